@@ -188,7 +188,7 @@ type Cert struct {
 	BaseTable Digest // of the table in record BaseRound
 	Round     uint64 // of Value; BaseRound for a base decision
 	Value     Digest
-	ValTable  Digest // of the table in record Round
+	ValTable  Digest   // of the table in record Round
 	Signers   []uint32 // ranks, ascending
 	Sigs      []byte   // 64 bytes a signer
 }

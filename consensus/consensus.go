@@ -1,0 +1,146 @@
+package consensus
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// Lookback is how many instances a change of the table waits: instance i uses
+// the table of the last record decided at or before instance i-Lookback.
+const Lookback = 5
+
+// Tip is one decided or proposed record as the engine sees it.
+type Tip struct {
+	_      struct{} `cbor:",toarray"`
+	Round  uint64
+	Record wire.Digest
+	Table  wire.Digest // digest of the table in that record
+}
+
+// TipOf returns r's tip.
+func TipOf(r *wire.Record) Tip {
+	return Tip{Round: r.Round, Record: r.Digest(), Table: wire.Sum(wire.Marshal(r.Table))}
+}
+
+// Event is something that happened to an engine: Start, Message, Alarm or
+// Rebroadcast.
+type Event interface{ event() }
+
+// Start begins an instance. A nil Proposal votes for the base alone.
+type Start struct {
+	Instance uint64
+	Base     Tip
+	Proposal *Tip
+	Table    wire.Table // that the instance uses
+}
+
+// Message is a vote whose envelope was opened.
+type Message struct{ Env wire.Envelope }
+
+// Alarm says that the time of the last SetAlarm has come.
+type Alarm struct{}
+
+// Rebroadcast asks for all own votes of the running instance again, for a peer
+// that has just connected.
+type Rebroadcast struct{}
+
+func (Start) event()       {}
+func (Message) event()     {}
+func (Alarm) event()       {}
+func (Rebroadcast) event() {}
+
+// Command is something that an engine wants done: Persist, Send, SetAlarm or
+// Decide.
+type Command interface{ command() }
+
+// Persist stores a sign-once slot; it is durable before any later command of
+// the batch starts.
+type Persist struct{ Slot, Value []byte }
+
+// Send gives a vote of an instance to every voter. Body goes into an envelope
+// of kind vote whose round is the instance.
+type Send struct {
+	Instance uint64
+	Body     []byte
+}
+
+// SetAlarm replaces the alarm.
+type SetAlarm struct{ At time.Time }
+
+// Decide reports the end of the instance.
+type Decide struct{ Cert wire.Cert }
+
+func (Persist) command()  {}
+func (Send) command()     {}
+func (SetAlarm) command() {}
+func (Decide) command()   {}
+
+// Engine decides one instance after the other. Calls must be serialised.
+type Engine interface {
+	Step(now time.Time, ev Event) []Command
+	// Instance returns the running instance and whether one is running.
+	Instance() (uint64, bool)
+}
+
+// Leader returns who proposes record r in an instance: the voter with the least
+// digest of (seed, r, instance, peer). It panics on an empty table.
+func Leader(seed wire.Digest, r, instance uint64, table wire.Table) wire.PeerID {
+	var best wire.Digest
+	var leader wire.PeerID
+	for i, p := range table {
+		b := append([]byte("hived/leader/v1\n"), seed[:]...)
+		b = binary.BigEndian.AppendUint64(b, r)
+		b = binary.BigEndian.AppendUint64(b, instance)
+		d := wire.Sum(append(b, p.Peer[:]...))
+		if i == 0 || bytes.Compare(d[:], best[:]) < 0 {
+			best, leader = d, p.Peer
+		}
+	}
+	if leader.IsZero() {
+		panic("consensus: leader of an empty table")
+	}
+	return leader
+}
+
+// TableBook remembers at which instance each record's table was decided and
+// tells the table of any instance. The zero value is empty.
+type TableBook struct {
+	rows []tableRow // ascending by instance
+}
+
+type tableRow struct {
+	instance uint64 // that decided it; the start record counts as before all
+	first    bool
+	table    wire.Table
+}
+
+// Start sets the table of the start record, which all instances up to
+// Lookback use.
+func (b *TableBook) Start(t wire.Table) {
+	b.rows = []tableRow{{first: true, table: t}}
+}
+
+// Decided adds the table of the record that an instance decided. Instances must
+// ascend.
+func (b *TableBook) Decided(instance uint64, t wire.Table) {
+	b.rows = append(b.rows, tableRow{instance: instance, table: t})
+	// Only rows that a future instance can still use are kept.
+	for len(b.rows) > 2 && b.rows[1].instance+Lookback <= instance {
+		b.rows = b.rows[1:]
+	}
+}
+
+// At returns the table of an instance that is not older than the newest decided
+// one.
+func (b *TableBook) At(instance uint64) wire.Table {
+	var t wire.Table
+	for _, r := range b.rows {
+		if r.first || r.instance+Lookback <= instance {
+			t = r.table
+		}
+	}
+	return t
+}
