@@ -24,7 +24,7 @@ const (
 var ErrNotCanonical = errors.New("encoding is not canonical")
 
 var (
-	encMode = must(cbor.CoreDetEncOptions().EncMode())
+	encMode = must(encOptions().EncMode())
 	decMode = must(cbor.DecOptions{
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
 		IndefLength:       cbor.IndefLengthForbidden,
@@ -36,6 +36,12 @@ var (
 		UTF8:              cbor.UTF8RejectInvalid,
 	}.DecMode())
 )
+
+func encOptions() cbor.EncOptions {
+	o := cbor.CoreDetEncOptions()
+	o.NilContainers = cbor.NilContainerAsEmpty // one encoding of "none"
+	return o
+}
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -220,6 +220,9 @@ func (g *Genesis) check() error {
 	if len(g.Data) != 1 {
 		return fmt.Errorf("%d data contracts, want 1", len(g.Data))
 	}
+	if g.Data[0].Private {
+		return errors.New("private data contracts are not supported by this version")
+	}
 	for i, a := range g.Admission.Allow {
 		if i > 0 && g.Admission.Allow[i-1].Compare(a) >= 0 {
 			return errors.New("allow-list is out of order")

@@ -94,7 +94,7 @@ type Certified struct {
 }
 
 // Record is what counted in a round and why the others did not. The fields up
-// to Stops are what peers signed; all later fields follow from those and the
+// to Merged are what peers signed or committed to; all later fields follow from those and the
 // records before by a pure function that everybody recomputes.
 type Record struct {
 	_       struct{} `cbor:",toarray"`
@@ -108,6 +108,7 @@ type Record struct {
 	Attests [][]byte // ascending by (round, sender)
 	Leaves  [][]byte // ascending by sender
 	Stops   [][]byte // at most one, of the creator
+	Merged  []CID    // in a window: merged gradients in step order; the first Steps - (Steps of r-1) count
 
 	Cut       []Verdict // every planned peer, ascending
 	Root      Digest    // RFC 6962 root over the counted header digests in peer order
@@ -116,10 +117,8 @@ type Record struct {
 	Table     Table  // by rank; acts on instances from the one that decides this record + 5
 	Cursor    uint64 // first position that was never dealt
 	Returned  []Span // positions dealt in vain, dealt again first
-	Riding    []Span // positions of late work that may ride into the next round
 	Seed      Digest // of the next round
 	Steps     uint64 // outer steps up to and with this round
-	Merged    []CID  // in a window: the merged gradient of each step
 	Last      bool
 }
 
@@ -164,7 +163,7 @@ func (r *Record) check() error {
 	if len(r.Stops) > 1 || len(r.Table) > MaxVoters || len(r.Roster) > maxMembers || len(r.Merged) > MaxWindow {
 		return errors.New("record holds too many stops, voters, seats or steps")
 	}
-	return errors.Join(checkSpans(r.Returned), checkSpans(r.Riding))
+	return checkSpans(r.Returned)
 }
 
 // OpenRecord decodes a record.

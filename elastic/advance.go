@@ -1,0 +1,279 @@
+package elastic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// advance issues every command whose time has come and that was not issued yet.
+// It reads in the order of a round.
+func (m *Machine) advance(now time.Time) []Command {
+	var out []Command
+	if len(m.h) == 0 {
+		return m.begin(now)
+	}
+	if m.applied < m.Head().Round && !m.applying && !m.start.IsZero() {
+		m.applying = true
+		out = append(out, Apply{m.Head(), m.prev()})
+	}
+	if m.Head().Last {
+		return append(out, m.end()...)
+	}
+	out = append(out, m.train()...)
+	out = append(out, m.fetch()...)
+	out = append(out, m.have(now)...)
+	out = append(out, m.propose()...)
+	out = append(out, m.instance(now)...)
+	return append(out, m.wake(now)...)
+}
+
+func (m *Machine) prev() *wire.Record {
+	if len(m.h) < 2 {
+		return nil
+	}
+	return m.h[len(m.h)-2]
+}
+
+// begin says READY for version 0 and, at the creator, makes the start record.
+func (m *Machine) begin(now time.Time) []Command {
+	if m.start.IsZero() {
+		return nil
+	}
+	var out []Command
+	g := m.cfg.Genesis
+	if !m.round.ready && g.Admission.Admits(m.cfg.Self) {
+		m.round.ready = true
+		out = append(out, m.sayReady(0, m.start))
+	}
+	if m.cfg.Self != g.Creator || m.round.proposed {
+		return append(out, m.replay(now)...)
+	}
+	r, err := ComposeStart(g, m.cfg.Run, m.start, values(m.readys, func(e wire.Envelope) bool { return e.Round == 0 }))
+	if err != nil {
+		return out
+	}
+	m.round.proposed = true
+	return append(out, Say{Kind: wire.KindProposal, Round: 0, Body: r, Slot: slot("start", 0)})
+}
+
+func (m *Machine) sayReady(version uint64, id wire.CID) Command {
+	g := m.cfg.Genesis
+	return Say{Kind: wire.KindReady, Round: version, Slot: slot("ready", version),
+		Body: &wire.Ready{Version: id, Schema: g.Schema, Data: g.Data[0].Root}}
+}
+
+// values returns the envelopes of m that keep holds for, by sender.
+func values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) []wire.Envelope {
+	var out []wire.Envelope
+	for _, e := range m {
+		if keep(e) {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, bySender)
+	return out
+}
+
+// train starts local work, or says READY where the plan does not know us.
+func (m *Machine) train() []Command {
+	r := &m.round
+	if m.applied != m.Head().Round || m.applying {
+		return nil
+	}
+	if m.leaving {
+		if r.left || !m.seated(m.cfg.Self) {
+			return nil
+		}
+		r.left = true
+		return []Command{Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"}}}
+	}
+	if s := r.plan.Share(m.cfg.Self); s != nil {
+		if r.trained {
+			return nil
+		}
+		r.trained = true
+		return []Command{Train{Plan: r.plan, Share: *s, Prev: m.Head()}}
+	}
+	if r.ready || !m.seated(m.cfg.Self) && !m.cfg.Genesis.Admission.Admits(m.cfg.Self) {
+		return nil
+	}
+	r.ready = true
+	// The version's CID is for people: what counts is the header's base later.
+	return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version)}
+}
+
+// fetch asks for the bodies of known headers.
+func (m *Machine) fetch() []Command {
+	var out []Command
+	for _, d := range m.sortedHeaders() {
+		k := m.round.headers[d]
+		if k.item.State == wire.HaveSeen && !k.asked {
+			k.asked = true
+			out = append(out, FetchBody{k.env, k.header})
+		}
+	}
+	return out
+}
+
+func (m *Machine) sortedHeaders() []wire.Digest {
+	out := make([]wire.Digest, 0, len(m.round.headers))
+	for d := range m.round.headers {
+		out = append(out, d)
+	}
+	slices.SortFunc(out, wire.Digest.Compare)
+	return out
+}
+
+// resolved reports whether p's contribution is whole, refused or equivocated.
+func (m *Machine) resolved(p wire.PeerID) bool {
+	n := 0
+	done := false
+	for _, k := range m.round.headers {
+		if k.env.Sender == p {
+			n++
+			done = done || k.item.State != wire.HaveSeen
+		}
+	}
+	return done || n > 1
+}
+
+// awaited reports whether this peer still waits for p: not once p has been
+// disconnected for a while.
+func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
+	since, gone := m.gone[p]
+	return !m.resolved(p) && !(gone && !now.Before(since.Add(m.cfg.GoneAfter)))
+}
+
+// have says what this voter holds: when nothing is awaited any more, or at the
+// deadline and at every change after it.
+func (m *Machine) have(now time.Time) []Command {
+	if m.Head().Table.Of(m.cfg.Self) == 0 {
+		return nil
+	}
+	if !m.Overdue(now) && slices.ContainsFunc(m.round.plan.Peers(), func(p wire.PeerID) bool { return m.awaited(p, now) }) {
+		return nil
+	}
+	items := []wire.HaveItem{}
+	for _, d := range m.sortedHeaders() {
+		items = append(items, m.round.headers[d].item)
+	}
+	same := func(a, b wire.HaveItem) bool { return a.Header == b.Header && a.State == b.State }
+	if m.round.seq > 0 && slices.EqualFunc(items, m.round.said, same) {
+		return nil
+	}
+	m.round.seq++
+	m.round.said = items
+	return []Command{Say{Kind: wire.KindHave, Round: m.round.plan.Round, Body: &wire.Have{Seq: m.round.seq, Items: items}}}
+}
+
+// propose composes the record if this peer leads the next instance.
+func (m *Machine) propose() []Command {
+	head, r := m.Head(), &m.round
+	if r.proposed || r.running || r.proposal != nil || m.cfg.Voters.Leader(head.Seed, r.plan.Round, m.next) != m.cfg.Self {
+		return nil
+	}
+	rec, err := Compose(m.cfg.Genesis, m.cfg.Run, m.h, m.inputs())
+	if err != nil {
+		return nil // ErrTooEarly, or a header that is still to be pulled
+	}
+	r.proposed = true
+	return []Command{Say{Kind: wire.KindProposal, Round: m.next, Body: rec, Slot: slot("proposal", m.next)}}
+}
+
+// inputs returns what is known for the open round, without what would have no
+// place in its record.
+func (m *Machine) inputs() Inputs {
+	head, r := m.Head(), &m.round
+	in := Inputs{
+		Haves: values(r.haves, func(wire.Envelope) bool { return true }),
+		Readys: values(m.readys, func(e wire.Envelope) bool {
+			return e.Round+maxReadyBehind >= r.plan.Round && e.Round < r.plan.Round && len(head.Roster) < wire.MaxMembers
+		}),
+		Attests: values(m.attests, func(e wire.Envelope) bool {
+			return e.Round > head.Certified.Round && e.Round < r.plan.Round && head.Table.Of(e.Sender) > 0
+		}),
+		Leaves: values(m.leaves, func(e wire.Envelope) bool { return e.Round == r.plan.Round && m.seated(e.Sender) }),
+	}
+	for _, d := range m.sortedHeaders() {
+		k := r.headers[d]
+		in.Headers = append(in.Headers, k.env)
+		if k.item.State == wire.HaveWhole && len(k.merged) > len(in.Merged) {
+			in.Merged = k.merged
+		}
+	}
+	if m.stop != nil {
+		in.Stops = []wire.Envelope{*m.stop}
+	}
+	return in
+}
+
+// instance starts the engine: with the leader's proposal; without one after a
+// time-out, or when more than a third of the weight has begun already.
+func (m *Machine) instance(now time.Time) []Command {
+	r, head := &m.round, m.Head()
+	table := m.cfg.Voters.Table(m.next)
+	if r.running || table.Of(m.cfg.Self) == 0 {
+		return nil
+	}
+	weight := uint64(0)
+	for p := range r.haves {
+		weight += head.Table.Of(p)
+	}
+	if r.quorumAt.IsZero() && head.Table.Quorum(weight) {
+		r.quorumAt = now
+	}
+	late := !r.quorumAt.IsZero() && !now.Before(r.quorumAt.Add(m.proposalTimeout()))
+	if r.proposal == nil && !late && !table.More(m.cfg.Voters.Held(m.next)) {
+		return nil
+	}
+	r.running = true
+	return []Command{StartInstance{Instance: m.next, Base: head, Proposal: r.proposal}}
+}
+
+func (m *Machine) proposalTimeout() time.Duration {
+	return m.cfg.ProposalTimeout << min(m.bases, 5)
+}
+
+// wake asks for the next moment at which something may be due.
+func (m *Machine) wake(now time.Time) []Command {
+	at := m.learnt.Add(m.round.plan.Deadline)
+	add := func(t time.Time) {
+		if t.After(now) && (!at.After(now) || t.Before(at)) {
+			at = t
+		}
+	}
+	if !m.round.quorumAt.IsZero() && !m.round.running {
+		add(m.round.quorumAt.Add(m.proposalTimeout()))
+	}
+	for _, since := range m.gone {
+		add(since.Add(m.cfg.GoneAfter))
+	}
+	if !at.After(now) {
+		return nil
+	}
+	return []Command{Wake{at}}
+}
+
+// end waits until two thirds of the weight computed the last version.
+func (m *Machine) end() []Command {
+	head := m.Head()
+	if m.finished || m.applied != head.Round {
+		return nil
+	}
+	weight := map[wire.Attest]uint64{}
+	for k, e := range m.attests {
+		var a wire.Attest
+		if k.round == head.Round && e.Decode(&a) == nil {
+			weight[a] += head.Table.Of(k.sender)
+			if head.Table.Quorum(weight[a]) {
+				m.finished = true
+			}
+		}
+	}
+	if !m.finished {
+		return nil
+	}
+	return []Command{Finished{head}}
+}

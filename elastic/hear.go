@@ -1,0 +1,217 @@
+package elastic
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+func slot(kind string, n uint64) string { return fmt.Sprintf("%s/%d", kind, n) }
+
+// Verdict is what a Machine thinks of an envelope that somebody forwarded:
+// whoever forwards what is provably bad is at fault, whoever forwards what is
+// merely unknown here is not.
+type Verdict int
+
+// Verdicts.
+const (
+	Accept Verdict = iota
+	Ignore
+	Reject
+)
+
+// CheckForm judges an envelope by itself: run, kind and body. It keeps no state
+// and may be called concurrently.
+func CheckForm(run wire.RunID, e *wire.Envelope) Verdict {
+	if e.Run != run {
+		return Ignore
+	}
+	var body any
+	switch e.Kind {
+	case wire.KindReady:
+		body = &wire.Ready{}
+	case wire.KindHeader:
+		if len(e.Body) > wire.MaxHeader {
+			return Reject
+		}
+		body = &wire.Header{}
+	case wire.KindHave:
+		body = &wire.Have{}
+	case wire.KindProposal:
+		body = &wire.Record{}
+	case wire.KindAttest:
+		body = &wire.Attest{}
+	case wire.KindLeave:
+		body = &wire.Leave{}
+	case wire.KindStop:
+		body = &wire.Stop{}
+	case wire.KindHead:
+		body = &wire.Head{}
+	default:
+		return Reject
+	}
+	if e.Decode(body) != nil {
+		return Reject
+	}
+	return Accept
+}
+
+// hear takes an envelope of the run. What is for a later round waits in ahead.
+func (m *Machine) hear(now time.Time, e wire.Envelope) []Command {
+	switch e.Kind {
+	case wire.KindReady:
+		m.hearReady(e)
+	case wire.KindAttest:
+		return m.hearAttest(e)
+	case wire.KindLeave:
+		if m.seated(e.Sender) {
+			m.leaves[e.Sender] = e
+		}
+	case wire.KindStop:
+		if e.Sender == m.cfg.Genesis.Creator {
+			m.stop = &e
+		}
+	case wire.KindProposal:
+		return m.hearProposal(now, e)
+	case wire.KindHeader, wire.KindHave:
+		return m.hearRound(now, e)
+	}
+	return nil
+}
+
+func (m *Machine) seated(p wire.PeerID) bool {
+	if m.Head() == nil {
+		return false
+	}
+	_, ok := m.Head().Seat(p)
+	return ok
+}
+
+func (m *Machine) hearReady(e wire.Envelope) {
+	var r wire.Ready
+	g := m.cfg.Genesis
+	if e.Decode(&r) != nil || r.Schema != g.Schema || r.Data != g.Data[0].Root {
+		return
+	}
+	if !m.seated(e.Sender) && !g.Admission.Admits(e.Sender) || len(m.readys) >= 4*wire.MaxMembers {
+		return
+	}
+	if old, ok := m.readys[e.Sender]; !ok || old.Round <= e.Round {
+		m.readys[e.Sender] = e
+	}
+}
+
+// hearAttest keeps attestations of versions that are not certified yet, and
+// notices that others are ahead.
+func (m *Machine) hearAttest(e wire.Envelope) []Command {
+	if m.Head() == nil || m.Head().Table.Of(e.Sender) == 0 {
+		return nil
+	}
+	if e.Round > m.Head().Round {
+		return []Command{PullFrom{e.Sender}}
+	}
+	k := attestKey{e.Round, e.Sender}
+	if _, ok := m.attests[k]; ok || e.Round <= m.Head().Certified.Round && !m.Head().Last || len(m.attests) >= 4*planWindow*wire.MaxVoters {
+		return nil
+	}
+	m.attests[k] = e
+	return nil
+}
+
+func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
+	r := &m.round
+	if r.plan == nil || e.Round > r.plan.Round {
+		return m.keep(e)
+	}
+	if e.Round < r.plan.Round {
+		return nil
+	}
+	if e.Kind == wire.KindHave {
+		m.hearHave(e)
+		return nil
+	}
+	if r.plan.Share(e.Sender) == nil {
+		return nil
+	}
+	d := e.Digest()
+	if r.headers[d] != nil {
+		return nil
+	}
+	same := 0
+	for _, k := range r.headers {
+		if k.env.Sender == e.Sender {
+			same++
+		}
+	}
+	var h wire.Header
+	if same >= 2 || e.Decode(&h) != nil { // two are proof enough
+		return nil
+	}
+	ms := uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
+	r.headers[d] = &known{env: e, header: h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: ms}}
+	return nil
+}
+
+func (m *Machine) hearHave(e wire.Envelope) {
+	var h wire.Have
+	if m.Head().Table.Of(e.Sender) == 0 || e.Decode(&h) != nil {
+		return
+	}
+	if _, ok := m.round.haves[e.Sender]; ok && h.Seq <= m.round.seqs[e.Sender] {
+		return
+	}
+	m.round.haves[e.Sender], m.round.seqs[e.Sender] = e, h.Seq
+}
+
+// keep holds what is for a later round or instance and asks its sender for what
+// lies between.
+func (m *Machine) keep(e wire.Envelope) []Command {
+	if m.Head() == nil || !m.seated(e.Sender) {
+		return nil
+	}
+	if len(m.ahead) < maxAhead {
+		m.ahead[aheadKey{e.Kind, e.Round, e.Sender}] = e
+	}
+	if e.Kind != wire.KindProposal && m.round.plan != nil && e.Round > m.round.plan.Round {
+		return []Command{PullFrom{e.Sender}}
+	}
+	return nil
+}
+
+// hearProposal takes record 0 from the creator, and later records from the
+// leader of the next instance. The envelope's round is the instance.
+func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
+	r, err := wire.OpenRecord(e.Body)
+	if err != nil {
+		return nil
+	}
+	if len(m.h) == 0 {
+		if r.Round == 0 && e.Sender == m.cfg.Genesis.Creator {
+			if m.start.IsZero() {
+				if len(m.ahead) < maxAhead {
+					m.ahead[aheadKey{e.Kind, 0, e.Sender}] = e
+				}
+				return nil
+			}
+			return m.started(now, r)
+		}
+		return nil
+	}
+	if r.Round == 0 || m.round.plan == nil {
+		return nil
+	}
+	if e.Round > m.next {
+		return m.keep(e)
+	}
+	head := m.Head()
+	if e.Round < m.next || r.Round != m.round.plan.Round || e.Sender != m.cfg.Voters.Leader(head.Seed, r.Round, m.next) {
+		return nil
+	}
+	if m.round.proposal != nil || Validate(m.cfg.Genesis, m.cfg.Run, m.h, r) != nil {
+		return nil
+	}
+	m.round.proposals[r.Digest()] = r
+	m.round.proposal = r
+	return nil
+}

@@ -1,0 +1,342 @@
+package elastic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// Voters is what a Machine asks of the agreement: pure reads of its state.
+type Voters interface {
+	Table(instance uint64) wire.Table
+	Leader(seed wire.Digest, r, instance uint64) wire.PeerID
+	Held(instance uint64) uint64
+}
+
+// MachineConfig of a Machine.
+type MachineConfig struct {
+	Genesis *wire.Genesis
+	Run     wire.RunID
+	Self    wire.PeerID
+	Voters  Voters
+	// ProposalTimeout is how long a voter that holds HAVEs of two thirds waits
+	// for the leader's proposal; it doubles with each base decision in a row.
+	// Default 1 s.
+	ProposalTimeout time.Duration
+	// GoneAfter is how long after a disconnect a peer is waited for. Default 2 s.
+	GoneAfter time.Duration
+}
+
+// Machine decides what a peer does in a run. It is not safe for concurrent use.
+type Machine struct {
+	cfg MachineConfig
+
+	h        History // empty before record 0
+	next     uint64  // instance that decides the next record
+	bases    uint    // base decisions in a row
+	start    wire.CID
+	applied  uint64 // newest version that exists here; valid if start is set
+	applying bool
+	learnt   time.Time // when the head was learnt
+	finished bool
+	leaving  bool
+
+	round   round
+	readys  map[wire.PeerID]wire.Envelope
+	attests map[attestKey]wire.Envelope
+	leaves  map[wire.PeerID]wire.Envelope
+	stop    *wire.Envelope
+	ahead   map[aheadKey]wire.Envelope // of later rounds and instances, bounded
+	gone    map[wire.PeerID]time.Time  // when the connection went down
+}
+
+type attestKey struct {
+	round  uint64
+	sender wire.PeerID
+}
+
+type aheadKey struct {
+	kind   wire.Kind
+	round  uint64
+	sender wire.PeerID
+}
+
+const maxAhead = 8 * wire.MaxMembers
+
+// known is a header as this peer knows it.
+type known struct {
+	env    wire.Envelope
+	header wire.Header
+	item   wire.HaveItem
+	asked  bool
+	merged []wire.CID
+}
+
+// round is what is known of the open round.
+type round struct {
+	plan      *Plan
+	headers   map[wire.Digest]*known
+	haves     map[wire.PeerID]wire.Envelope
+	seqs      map[wire.PeerID]uint32
+	trained   bool // Train was asked for
+	ready     bool // READY was said
+	left      bool
+	seq       uint32
+	said      []wire.HaveItem
+	quorumAt  time.Time
+	proposals map[wire.Digest]*wire.Record // valid, of the running instance
+	proposal  *wire.Record
+	proposed  bool
+	running   bool // the engine runs instance next
+	pulled    map[uint64]bool
+}
+
+// NewMachine returns a machine that knows no record yet.
+func NewMachine(cfg MachineConfig) *Machine {
+	if cfg.ProposalTimeout == 0 {
+		cfg.ProposalTimeout = time.Second
+	}
+	if cfg.GoneAfter == 0 {
+		cfg.GoneAfter = 2 * time.Second
+	}
+	return &Machine{cfg: cfg, readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
+		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, gone: map[wire.PeerID]time.Time{}}
+}
+
+// Restore sets the chain that an earlier life persisted: its last records, the
+// next instance, and the newest version that exists here (with start set even
+// when applied is 0). It is called before the first Step.
+func (m *Machine) Restore(now time.Time, h History, next uint64, start wire.CID, applied uint64) {
+	m.h, m.next, m.start, m.applied, m.learnt = h, next, start, applied, now
+	if len(h) > 0 {
+		m.open()
+	}
+}
+
+// Head returns the newest record, or nil.
+func (m *Machine) Head() *wire.Record {
+	if len(m.h) == 0 {
+		return nil
+	}
+	return m.h.Head()
+}
+
+// History returns the records that the next plan reads. The caller must not
+// change them.
+func (m *Machine) History() History { return m.h }
+
+// Plan returns the plan of the open round, or nil.
+func (m *Machine) Plan() *Plan { return m.round.plan }
+
+// NextInstance returns the instance that decides the next record.
+func (m *Machine) NextInstance() uint64 { return m.next }
+
+// Applied returns the newest version that exists here.
+func (m *Machine) Applied() uint64 { return m.applied }
+
+// Overdue reports whether the open round's deadline has passed.
+func (m *Machine) Overdue(now time.Time) bool {
+	return m.round.plan != nil && !now.Before(m.learnt.Add(m.round.plan.Deadline))
+}
+
+// HoldsHeaderOf reports whether p's header of the open round is known.
+func (m *Machine) HoldsHeaderOf(p wire.PeerID) bool {
+	for _, k := range m.round.headers {
+		if k.env.Sender == p {
+			return true
+		}
+	}
+	return false
+}
+
+// Missing returns the planned peers whose contribution is not resolved yet, and
+// the voters from whom nothing has come, ascending.
+func (m *Machine) Missing() (peers, voters []wire.PeerID) {
+	if m.round.plan == nil {
+		return nil, nil
+	}
+	for _, s := range m.round.plan.Shares {
+		if !m.resolved(s.Peer) {
+			peers = append(peers, s.Peer)
+		}
+	}
+	for _, v := range m.Head().Table {
+		if _, ok := m.round.haves[v.Peer]; !ok {
+			voters = append(voters, v.Peer)
+		}
+	}
+	slices.SortFunc(voters, wire.PeerID.Compare)
+	return peers, voters
+}
+
+// open begins the round after the head.
+func (m *Machine) open() {
+	m.round = round{headers: map[wire.Digest]*known{}, haves: map[wire.PeerID]wire.Envelope{}, seqs: map[wire.PeerID]uint32{},
+		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}}
+	if !m.Head().Last {
+		m.round.plan = MakePlan(m.cfg.Genesis, m.h)
+	}
+	for p, e := range m.readys {
+		if e.Round+maxReadyBehind < m.Head().Round+1 {
+			delete(m.readys, p)
+		}
+	}
+	for k := range m.attests {
+		if k.round <= m.Head().Certified.Round {
+			delete(m.attests, k)
+		}
+	}
+	for p, e := range m.leaves {
+		if e.Round <= m.Head().Round {
+			delete(m.leaves, p)
+		}
+	}
+	for k := range m.ahead {
+		if k.kind != wire.KindProposal && k.round < m.Head().Round+1 || k.kind == wire.KindProposal && k.round < m.next {
+			delete(m.ahead, k)
+		}
+	}
+}
+
+// Leave makes the machine announce its leave with the next round.
+func (m *Machine) Leave() { m.leaving = true }
+
+// Step takes one event and returns what is to be done, in order.
+func (m *Machine) Step(now time.Time, ev Event) []Command {
+	var out []Command
+	switch ev := ev.(type) {
+	case Heard:
+		out = m.hear(now, ev.Env)
+	case BodyChecked:
+		m.checked(now, ev)
+	case Trained:
+		out = m.trained(ev)
+	case Decided:
+		out = m.decided(now, ev)
+	case Started:
+		out = m.started(now, ev.Record)
+	case Applied:
+		out = m.appliedVersion(ev)
+	case Connected:
+		if ev.Up {
+			delete(m.gone, ev.Peer)
+		} else if _, ok := m.gone[ev.Peer]; !ok && len(m.gone) < maxAhead {
+			m.gone[ev.Peer] = now
+		}
+	}
+	return append(out, m.advance(now)...)
+}
+
+func (m *Machine) checked(now time.Time, ev BodyChecked) {
+	k := m.round.headers[ev.Header]
+	if k == nil || k.item.State != wire.HaveSeen {
+		return
+	}
+	switch {
+	case ev.Whole:
+		k.item.State, k.item.Nonce, k.merged = wire.HaveWhole, ev.Nonce, ev.Merged
+	case ev.Reason != wire.ReasonNone:
+		k.item.State, k.item.Reason = wire.HaveRefused, ev.Reason
+	default:
+		k.asked = false // not to be had yet: ask again
+		return
+	}
+	k.item.Ms = uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
+}
+
+func (m *Machine) trained(ev Trained) []Command {
+	if m.round.plan == nil || ev.Round != m.round.plan.Round || ev.Header.Body.IsZero() {
+		return nil
+	}
+	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: slot("header", ev.Round)}}
+}
+
+func (m *Machine) started(now time.Time, r *wire.Record) []Command {
+	if len(m.h) > 0 || m.start.IsZero() || ValidateStart(m.cfg.Genesis, m.cfg.Run, m.start, r) != nil {
+		return nil
+	}
+	return m.commit(now, r, nil)
+}
+
+func (m *Machine) decided(now time.Time, ev Decided) []Command {
+	c := ev.Cert
+	if len(m.h) == 0 || c.Instance < m.next || m.Head().Last || c.Base != m.Head().Digest() {
+		return nil
+	}
+	if !c.Decided() {
+		m.next, m.bases = c.Instance+1, m.bases+1
+		m.round.proposal, m.round.proposed, m.round.running = nil, false, false
+		m.round.proposals = map[wire.Digest]*wire.Record{}
+		m.round.quorumAt = now
+		return append([]Command{PersistCert{&c}}, m.replay(now)...)
+	}
+	r := ev.Record
+	if r == nil {
+		r = m.round.proposals[c.Value]
+	}
+	if r == nil {
+		if m.round.pulled[c.Instance] {
+			return nil
+		}
+		m.round.pulled[c.Instance] = true
+		return []Command{PullRecord{c}}
+	}
+	if r.Digest() != c.Value || r.Round != m.Head().Round+1 {
+		return nil
+	}
+	return m.commit(now, r, &c)
+}
+
+// commit makes r the head. It is final.
+func (m *Machine) commit(now time.Time, r *wire.Record, c *wire.Cert) []Command {
+	out := []Command{PersistRecord{r, c}}
+	if m.round.trained {
+		out = append(out, StopTraining{r.Round})
+	}
+	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.learnt)})
+	m.h, m.learnt, m.bases = m.h.With(r), now, 0
+	if c != nil {
+		m.next = c.Instance + 1
+	}
+	m.open()
+	return append(out, m.replay(now)...)
+}
+
+// replay hears what came too early.
+func (m *Machine) replay(now time.Time) []Command {
+	keys := make([]aheadKey, 0, len(m.ahead))
+	for k := range m.ahead {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b aheadKey) int {
+		if a.kind != b.kind {
+			return int(a.kind) - int(b.kind)
+		}
+		return a.sender.Compare(b.sender)
+	})
+	var out []Command
+	for _, k := range keys {
+		e := m.ahead[k]
+		delete(m.ahead, k)
+		out = append(out, m.hear(now, e)...)
+	}
+	return out
+}
+
+func (m *Machine) appliedVersion(ev Applied) []Command {
+	m.applying = false
+	if ev.Round == 0 && m.start.IsZero() {
+		m.start = ev.Version
+		return nil
+	}
+	if ev.Round <= m.applied && ev.Round != 0 {
+		return nil
+	}
+	m.applied = ev.Round
+	if ev.Round == 0 || m.Head() == nil || m.Head().Table.Of(m.cfg.Self) == 0 {
+		return nil
+	}
+	return []Command{Say{Kind: wire.KindAttest, Round: ev.Round, Slot: slot("attest", ev.Round),
+		Body: &wire.Attest{Version: ev.Version, Merged: ev.Merged}}}
+}

@@ -1,0 +1,201 @@
+package elastic
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// planWindow is how many records a plan looks back.
+const planWindow = 8
+
+// History is the tail of a run's chain of records, newest last. It holds at
+// least planWindow+1 records, or all there are. It is never empty.
+type History []*wire.Record
+
+// Head returns the newest record.
+func (h History) Head() *wire.Record { return h[len(h)-1] }
+
+// With returns the history after r, without the records that no plan reads any
+// more. h itself is unchanged.
+func (h History) With(r *wire.Record) History {
+	keep := h[max(0, len(h)-planWindow):]
+	return append(slices.Clone(keep), r)
+}
+
+// Share is what one peer is planned to do in a round.
+type Share struct {
+	Peer  wire.PeerID
+	Spans []wire.Span // positions in the order of use
+	Steps uint32      // local steps, or most steps of the window
+}
+
+// Plan is one round's plan.
+type Plan struct {
+	Round    uint64
+	Shares   []Share // active peers, ascending
+	Deadline time.Duration
+	LRScale  float32     // of the inner rate
+	Cursor   uint64      // first position that is not dealt after this plan
+	Returned []wire.Span // returned positions that this plan did not deal again
+}
+
+// Share returns p's share, or nil if p is not planned for.
+func (p *Plan) Share(id wire.PeerID) *Share {
+	for i := range p.Shares {
+		if p.Shares[i].Peer == id {
+			return &p.Shares[i]
+		}
+	}
+	return nil
+}
+
+// Peers returns the active peers, ascending.
+func (p *Plan) Peers() []wire.PeerID {
+	out := make([]wire.PeerID, len(p.Shares))
+	for i, s := range p.Shares {
+		out[i] = s.Peer
+	}
+	return out
+}
+
+// MakePlan returns the plan of the round after h's head. It is a pure function
+// of genesis and the last planWindow records: every peer computes the same.
+func MakePlan(g *wire.Genesis, h History) *Plan {
+	head := h.Head()
+	p := &Plan{Round: head.Round + 1, Deadline: deadline(g, h), LRScale: lrScale(g, head.Round+1)}
+	dealer := dealer{cursor: head.Cursor, returned: slices.Clone(head.Returned)}
+	median := medianSpeed(head)
+	for _, s := range head.Roster {
+		if !s.Active {
+			continue
+		}
+		steps := steps(g, s.Speed, median)
+		p.Shares = append(p.Shares, Share{Peer: s.Peer, Steps: steps,
+			Spans: dealer.deal(uint64(steps) * uint64(g.Preset.Inner.Batch))})
+	}
+	p.Cursor, p.Returned = dealer.cursor, dealer.returned
+	return p
+}
+
+// steps cuts the share of a peer that is clearly slower than the median, so that
+// it is done when the others are. Members of a window are of equal say.
+func steps(g *wire.Genesis, speed, median uint32) uint32 {
+	full := g.Preset.Cadence.Steps
+	if g.Preset.Cadence.Window || speed == 0 || 3*uint64(speed) >= 2*uint64(median) {
+		return full
+	}
+	return uint32(max(1, uint64(full)*uint64(speed)/uint64(median)))
+}
+
+func medianSpeed(r *wire.Record) uint32 {
+	var all []uint32
+	for _, s := range r.Roster {
+		if s.Active && s.Speed > 0 {
+			all = append(all, s.Speed)
+		}
+	}
+	return lowerMedian(all)
+}
+
+func lowerMedian[T cmp.Ordered](xs []T) T {
+	var zero T
+	if len(xs) == 0 {
+		return zero
+	}
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[(len(xs)-1)/2]
+}
+
+// deadline is the median of the recorded arrivals plus the larger of Mads median
+// absolute deviations and half the median, clamped to the genesis' bounds.
+func deadline(g *wire.Genesis, h History) time.Duration {
+	var arrivals []int64
+	for _, r := range h[max(0, len(h)-planWindow):] {
+		for _, v := range r.Cut {
+			if v.Status == wire.Counted {
+				arrivals = append(arrivals, int64(v.ArrivalMs))
+			}
+		}
+	}
+	ms := int64(g.Deadline.MaxMs)
+	if len(arrivals) > 0 {
+		mid := lowerMedian(arrivals)
+		dev := make([]int64, len(arrivals))
+		for i, a := range arrivals {
+			dev[i] = max(a-mid, mid-a)
+		}
+		ms = mid + max(int64(g.Deadline.Mads)*lowerMedian(dev), mid/2)
+	}
+	ms = min(max(ms, int64(g.Deadline.MinMs)), int64(g.Deadline.MaxMs))
+	return time.Duration(ms) * time.Millisecond
+}
+
+// lrScale falls linearly from 1 in round 1 to Decay in the last round.
+func lrScale(g *wire.Genesis, r uint64) float32 {
+	d := g.Preset.Inner.Decay
+	if d == 0 || d == 1 || g.Rounds < 2 {
+		return 1
+	}
+	t := float32(min(r, g.Rounds)-1) / float32(g.Rounds-1)
+	return 1 - float32(t*(1-d))
+}
+
+// dealer hands out positions: returned ones first, then new ones.
+type dealer struct {
+	cursor   uint64
+	returned []wire.Span
+}
+
+func (d *dealer) deal(n uint64) []wire.Span {
+	var out []wire.Span
+	for n > 0 && len(d.returned) > 0 {
+		s := d.returned[0]
+		take := min(n, s.Len())
+		out = append(out, wire.Span{Lo: s.Lo, Hi: s.Lo + take})
+		if take == s.Len() {
+			d.returned = d.returned[1:]
+		} else {
+			d.returned[0].Lo += take
+		}
+		n -= take
+	}
+	if n > 0 {
+		out = append(out, wire.Span{Lo: d.cursor, Hi: d.cursor + n})
+		d.cursor += n
+	}
+	return normal(out, false)
+}
+
+// normal joins spans that touch, in order; if sorted is set, it sorts them first.
+func normal(spans []wire.Span, sorted bool) []wire.Span {
+	if sorted {
+		slices.SortFunc(spans, func(a, b wire.Span) int { return cmp.Compare(a.Lo, b.Lo) })
+	}
+	out := []wire.Span{}
+	for _, s := range spans {
+		if n := len(out); n > 0 && out[n-1].Hi == s.Lo {
+			out[n-1].Hi = s.Hi
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// split returns the first n positions of spans and the rest.
+func split(spans []wire.Span, n uint64) (used, rest []wire.Span) {
+	for _, s := range spans {
+		take := min(n, s.Len())
+		if take > 0 {
+			used = append(used, wire.Span{Lo: s.Lo, Hi: s.Lo + take})
+		}
+		if take < s.Len() {
+			rest = append(rest, wire.Span{Lo: s.Lo + take, Hi: s.Hi})
+		}
+		n -= take
+	}
+	return used, rest
+}
