@@ -155,17 +155,35 @@ func (m *Machine) have(now time.Time) []Command {
 	if !m.Overdue(now) && slices.ContainsFunc(m.round.plan.Peers(), func(p wire.PeerID) bool { return m.awaited(p, now) }) {
 		return nil
 	}
-	items := []wire.HaveItem{}
-	for _, d := range m.sortedHeaders() {
-		items = append(items, m.round.headers[d].item)
-	}
+	items := m.items()
 	same := func(a, b wire.HaveItem) bool { return a.Header == b.Header && a.State == b.State }
 	if m.round.seq > 0 && slices.EqualFunc(items, m.round.said, same) {
 		return nil
 	}
 	m.round.seq++
 	m.round.said = items
-	return []Command{Say{Kind: wire.KindHave, Round: m.round.plan.Round, Body: &wire.Have{Seq: m.round.seq, Items: items}}}
+	return []Command{Say{Kind: wire.KindHave, Round: m.round.plan.Round, Slot: slot("have", m.round.plan.Round), Latest: true,
+		Body: &wire.Have{Seq: m.round.seq, Items: items}}}
+}
+
+// items is what this voter says of every header: states only rise, also over a
+// restart.
+func (m *Machine) items() []wire.HaveItem {
+	items := []wire.HaveItem{}
+	for _, d := range m.sortedHeaders() {
+		items = append(items, m.round.headers[d].item)
+	}
+	for _, old := range m.round.said {
+		i := slices.IndexFunc(items, func(it wire.HaveItem) bool { return it.Header == old.Header })
+		switch {
+		case i < 0:
+			items = append(items, old)
+		case old.State > items[i].State:
+			items[i] = old
+		}
+	}
+	slices.SortFunc(items, func(a, b wire.HaveItem) int { return a.Header.Compare(b.Header) })
+	return items
 }
 
 // propose composes the record if this peer leads the next instance.

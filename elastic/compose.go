@@ -318,7 +318,8 @@ func (c *composer) spansFit(s Share, h header) bool {
 	}
 	n := wire.SpanLen(h.Spans)
 	late := wire.SpanLen(want)
-	if n < late || n == 0 || n >= 1<<24 {
+	empty := n == 0 && !(c.g.Preset.Cadence.Window && h.Steps == 0) // a window may fail at its first step
+	if n < late || empty || n >= 1<<24 {
 		return false
 	}
 	used, _ := split(s.Spans, n-late)

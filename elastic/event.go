@@ -84,7 +84,9 @@ type Say struct {
 	Kind  wire.Kind
 	Round uint64
 	Body  any
-	Slot  string // empty: the statement may be repeated with other content
+	Slot  string // empty: nothing is kept
+	// Latest makes the slot hold the newest statement instead of the only one.
+	Latest bool
 }
 
 // Train asks for the local work of a plan.

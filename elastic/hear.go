@@ -212,6 +212,6 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 		return nil
 	}
 	m.round.proposals[r.Digest()] = r
-	m.round.proposal = r
+	m.round.proposal, m.round.proposalEnv = r, &e
 	return nil
 }

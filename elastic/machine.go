@@ -20,6 +20,9 @@ type MachineConfig struct {
 	Run     wire.RunID
 	Self    wire.PeerID
 	Voters  Voters
+	// LastHave returns the newest HAVE that an earlier life signed for a round,
+	// or nil: what it said whole stays whole. Default: none.
+	LastHave func(round uint64) *wire.Have
 	// ProposalTimeout is how long a voter that holds HAVEs of two thirds waits
 	// for the leader's proposal; it doubles with each base decision in a row.
 	// Default 1 s.
@@ -75,27 +78,31 @@ type known struct {
 
 // round is what is known of the open round.
 type round struct {
-	plan      *Plan
-	headers   map[wire.Digest]*known
-	haves     map[wire.PeerID]wire.Envelope
-	seqs      map[wire.PeerID]uint32
-	trained   bool // Train was asked for
-	ready     bool // READY was said
-	left      bool
-	seq       uint32
-	said      []wire.HaveItem
-	quorumAt  time.Time
-	proposals map[wire.Digest]*wire.Record // valid, of the running instance
-	proposal  *wire.Record
-	proposed  bool
-	running   bool // the engine runs instance next
-	pulled    map[uint64]bool
+	plan        *Plan
+	headers     map[wire.Digest]*known
+	haves       map[wire.PeerID]wire.Envelope
+	seqs        map[wire.PeerID]uint32
+	trained     bool // Train was asked for
+	ready       bool // READY was said
+	left        bool
+	seq         uint32
+	said        []wire.HaveItem
+	quorumAt    time.Time
+	proposals   map[wire.Digest]*wire.Record // valid, of the running instance
+	proposal    *wire.Record
+	proposalEnv *wire.Envelope
+	proposed    bool
+	running     bool // the engine runs instance next
+	pulled      map[uint64]bool
 }
 
 // NewMachine returns a machine that knows no record yet.
 func NewMachine(cfg MachineConfig) *Machine {
 	if cfg.ProposalTimeout == 0 {
 		cfg.ProposalTimeout = time.Second
+	}
+	if cfg.LastHave == nil {
+		cfg.LastHave = func(uint64) *wire.Have { return nil }
 	}
 	if cfg.GoneAfter == 0 {
 		cfg.GoneAfter = 2 * time.Second
@@ -109,9 +116,51 @@ func NewMachine(cfg MachineConfig) *Machine {
 // when applied is 0). It is called before the first Step.
 func (m *Machine) Restore(now time.Time, h History, next uint64, start wire.CID, applied uint64) {
 	m.h, m.next, m.start, m.applied, m.learnt = h, next, start, applied, now
-	if len(h) > 0 {
-		m.open()
+	if len(h) == 0 {
+		return
 	}
+	m.open()
+	if m.round.plan != nil {
+		if old := m.cfg.LastHave(m.round.plan.Round); old != nil {
+			m.round.seq, m.round.said = old.Seq, old.Items
+		}
+	}
+}
+
+// Attested returns the version of a round that more than a third of the weight
+// attested, or the zero CID.
+func (m *Machine) Attested(round uint64) (best wire.Attest) {
+	weight := map[wire.Attest]uint64{}
+	for k, e := range m.attests {
+		var a wire.Attest
+		if k.round == round && e.Decode(&a) == nil {
+			weight[a] += m.Head().Table.Of(k.sender)
+			if m.Head().Table.More(weight[a]) {
+				best = a
+			}
+		}
+	}
+	return best
+}
+
+// Known returns every envelope of the open round and what its record may hold,
+// for a peer that asks.
+func (m *Machine) Known() []wire.Envelope {
+	all := func(wire.Envelope) bool { return true }
+	out := values(m.readys, all)
+	for _, d := range m.sortedHeaders() {
+		out = append(out, m.round.headers[d].env)
+	}
+	out = append(out, values(m.round.haves, all)...)
+	out = append(out, values(m.attests, all)...)
+	out = append(out, values(m.leaves, all)...)
+	if m.stop != nil {
+		out = append(out, *m.stop)
+	}
+	if m.round.proposalEnv != nil {
+		out = append(out, *m.round.proposalEnv)
+	}
+	return out
 }
 
 // Head returns the newest record, or nil.
@@ -266,7 +315,7 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 	}
 	if !c.Decided() {
 		m.next, m.bases = c.Instance+1, m.bases+1
-		m.round.proposal, m.round.proposed, m.round.running = nil, false, false
+		m.round.proposal, m.round.proposalEnv, m.round.proposed, m.round.running = nil, nil, false, false
 		m.round.proposals = map[wire.Digest]*wire.Record{}
 		m.round.quorumAt = now
 		return append([]Command{PersistCert{&c}}, m.replay(now)...)

@@ -1,0 +1,93 @@
+package elastic
+
+import (
+	"bytes"
+	"io/fs"
+	"sync"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// cache holds the bodies of the newest rounds in memory and knows which of them
+// may be given to whom: bodies of the open round only to peers that have
+// committed themselves, or to anyone after the deadline.
+type cache struct {
+	mu        sync.Mutex
+	items     map[wire.CID]cached
+	open      uint64               // the open round
+	overdue   bool                 // its deadline has passed
+	committed map[wire.PeerID]bool // whose header of the open round is known
+	size      int
+}
+
+type cached struct {
+	round uint64
+	b     []byte
+}
+
+// maxCache bounds the memory of bodies. What does not fit is fetched again when
+// it is merged.
+const maxCache = 2 << 30
+
+func newCache() *cache {
+	return &cache{items: map[wire.CID]cached{}, committed: map[wire.PeerID]bool{}}
+}
+
+// put keeps a copy of b as part of a round.
+func (c *cache) put(round uint64, id wire.CID, b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.items[id]; ok || c.size+len(b) > maxCache {
+		return
+	}
+	c.items[id] = cached{round, bytes.Clone(b)}
+	c.size += len(b)
+}
+
+// get returns a block that the caller must not change, or nil.
+func (c *cache) get(id wire.CID) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.items[id].b
+}
+
+// turn opens a round and forgets bodies of rounds before keep.
+func (c *cache) turn(open, keep uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open, c.overdue = open, false
+	clear(c.committed)
+	for id, it := range c.items {
+		if it.round < keep {
+			c.size -= len(it.b)
+			delete(c.items, id)
+		}
+	}
+}
+
+func (c *cache) commit(p wire.PeerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.committed[p] = true
+}
+
+func (c *cache) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.overdue = true
+}
+
+// serve returns a block for another peer, fs.ErrPermission while it may not have
+// it yet, or fs.ErrNotExist.
+func (c *cache) serve(asker wire.PeerID, id wire.CID) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it, ok := c.items[id]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	if it.round >= c.open && c.open > 0 && !c.overdue && !c.committed[asker] {
+		return nil, fs.ErrPermission
+	}
+	return it.b, nil
+}

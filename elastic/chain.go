@@ -1,0 +1,117 @@
+package elastic
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// chain keeps decided records and certificates in a KV: rec/ROUND holds a
+// chainItem, base/last the newest certificate of a base decision.
+type chain struct{ kv KV }
+
+// chainItem is a decided record with what proves it: a certificate, or for
+// record 0 the creator's envelope.
+type chainItem struct {
+	_      struct{} `cbor:",toarray"`
+	Record []byte
+	Cert   []byte // of a GPBFT instance; none for record 0
+	Start  []byte // the sealed proposal of record 0; else none
+}
+
+func recordKey(r uint64) []byte { return binary.BigEndian.AppendUint64([]byte("rec/"), r) }
+
+var baseKey = []byte("base/last")
+
+func (c chain) put(r *wire.Record, cert *wire.Cert, start []byte) error {
+	it := chainItem{Record: wire.Marshal(r), Start: start}
+	if cert != nil {
+		it.Cert = wire.Marshal(cert)
+	}
+	if err := c.kv.Apply([][2][]byte{{recordKey(r.Round), wire.Marshal(it)}}, nil, true); err != nil {
+		return fmt.Errorf("persist record %d: %w", r.Round, err)
+	}
+	return nil
+}
+
+func (c chain) get(r uint64) (it chainItem, rec *wire.Record, err error) {
+	b, err := c.kv.Get(recordKey(r))
+	if err != nil {
+		return it, nil, err
+	}
+	if err := wire.Unmarshal(b, &it, 2*wire.MaxBlock); err != nil {
+		return it, nil, err
+	}
+	rec, err = wire.OpenRecord(it.Record)
+	return it, rec, err
+}
+
+func (it chainItem) cert() (*wire.Cert, error) {
+	if len(it.Cert) == 0 {
+		return nil, nil
+	}
+	var c wire.Cert
+	if err := wire.Unmarshal(it.Cert, &c, wire.MaxMessage); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// walk calls f for every persisted record from round lo on, ascending, until one
+// is missing.
+func (c chain) walk(lo uint64, f func(it chainItem, r *wire.Record) error) error {
+	for r := lo; ; r++ {
+		it, rec, err := c.get(r)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read record %d: %w", r, err)
+		}
+		if err := f(it, rec); err != nil {
+			return err
+		}
+	}
+}
+
+func (c chain) putBase(cert *wire.Cert) error {
+	return c.kv.Apply([][2][]byte{{baseKey, wire.Marshal(cert)}}, nil, true)
+}
+
+func (c chain) base() *wire.Cert {
+	b, err := c.kv.Get(baseKey)
+	if err != nil {
+		return nil
+	}
+	var cert wire.Cert
+	if wire.Unmarshal(b, &cert, wire.MaxMessage) != nil {
+		return nil
+	}
+	return &cert
+}
+
+// pullRequest asks for what the sender lacks of a run.
+type pullRequest struct {
+	_        struct{} `cbor:",toarray"`
+	Run      wire.RunID
+	Next     uint64   // first record that is lacking
+	Instance uint64   // next instance
+	Known    [][]byte // first 8 bytes of the digests of envelopes that it has
+}
+
+// pullAnswer is what a peer gives.
+type pullAnswer struct {
+	_         struct{} `cbor:",toarray"`
+	Items     []chainItem
+	Base      []byte   // newest certificate of a base decision, if it helps
+	Envelopes [][]byte // of the open round
+}
+
+const (
+	maxPullRequest = 64 << 10
+	maxPullAnswer  = 4 << 20
+	pullBudget     = 3 << 20
+)

@@ -1,0 +1,315 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/apiary-net/hived/tensorops/codec"
+	"github.com/apiary-net/hived/tensorops/merge"
+	"github.com/apiary-net/hived/wire"
+)
+
+// Model is what the genesis fixes about the numbers of a run: how contributions
+// are cut, encoded, merged and applied. It is safe for concurrent use.
+type Model struct {
+	g      *wire.Genesis
+	schema wire.Schema
+	digest wire.Digest
+	parts  []wire.Part
+	params int
+	codec  codec.Codec
+	rule   merge.Rule
+	outer  merge.Outer
+}
+
+// NewModel checks that schema is the one of the genesis.
+func NewModel(g *wire.Genesis, schema wire.Schema) (*Model, error) {
+	if err := schema.Check(); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if schema.Digest() != g.Schema {
+		return nil, fmt.Errorf("model: schema %s here, %s in the genesis", schema.Digest().Short(), g.Schema.Short())
+	}
+	if schema.Buffers() > 0 {
+		return nil, errors.New("model: models with buffers are not supported by this version")
+	}
+	m := &Model{g: g, schema: schema, digest: g.Schema, parts: schema.Parts(int(g.PartValues)), params: schema.Params()}
+	var err error
+	if m.codec, err = codec.New(g.Preset.Codec); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if m.rule, err = merge.NewRule(g.Preset.Aggregator); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if m.outer, err = merge.NewOuter(g.Preset.Outer.Rule); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	return m, nil
+}
+
+// OuterLen is the length of the outer optimizer's state.
+func (m *Model) OuterLen() int { return m.outer.StateLen(m.params) }
+
+// Contribution is an encoded update: what a header commits to.
+type Contribution struct {
+	Index  []byte   // canonical Body
+	Blocks [][]byte // encoded parts
+	Root   wire.Digest
+	Norm   float32
+	Bytes  uint64
+}
+
+// Encode encodes x, a vector of all parameters. residual, of the same length, is
+// the error feedback: read and updated; nil for none.
+func (m *Model) Encode(x, residual []float32, nonce []byte) (*Contribution, error) {
+	c := &Contribution{}
+	body := wire.Body{Nonce: nonce}
+	var leaves []wire.Digest
+	var total float64
+	scratch := make([]float32, m.g.PartValues)
+	for _, p := range m.parts {
+		st := &codec.State{}
+		if residual != nil {
+			st.Residual = residual[p.Lo:p.Hi]
+		}
+		b, err := m.codec.Encode(st, 0, nil, x[p.Lo:p.Hi])
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", m.schema[p.Tensor].Name, err)
+		}
+		y := scratch[:p.Hi-p.Lo]
+		if err := m.codec.Decode(0, y, b); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", m.schema[p.Tensor].Name, err)
+		}
+		ref := wire.PartRef{Block: wire.Sum(b), Bytes: uint32(len(b)), SumSquares: merge.SumSquares(y)}
+		total += ref.SumSquares
+		leaves = append(leaves, ref.Block)
+		body.Parts = append(body.Parts, ref)
+		c.Blocks = append(c.Blocks, b)
+		c.Bytes += uint64(len(b))
+	}
+	c.Index = wire.Marshal(&body)
+	c.Bytes += uint64(len(c.Index))
+	c.Root, c.Norm = wire.MerkleRoot(leaves), float32(math.Sqrt(total))
+	return c, nil
+}
+
+// BadBody is why a body is refused.
+type BadBody struct {
+	Reason wire.Reason
+	Detail string
+}
+
+func (e *BadBody) Error() string { return fmt.Sprintf("body refused (%s): %s", e.Reason, e.Detail) }
+
+func bad(r wire.Reason, format string, args ...any) error {
+	return &BadBody{r, fmt.Sprintf(format, args...)}
+}
+
+// CheckIndex decodes and checks the index block of h.
+func (m *Model) CheckIndex(h *wire.Header, index []byte) (*wire.Body, error) {
+	if !h.Body.Names(index) {
+		return nil, bad(wire.ReasonBody, "index block does not match the header")
+	}
+	var b wire.Body
+	if err := wire.Unmarshal(index, &b, wire.MaxBlock); err != nil {
+		return nil, bad(wire.ReasonBody, "%v", err)
+	}
+	if len(b.Parts) != len(m.parts) {
+		return nil, bad(wire.ReasonSchema, "%d parts, want %d", len(b.Parts), len(m.parts))
+	}
+	if wire.Sum(b.Nonce) != h.Nonce {
+		return nil, bad(wire.ReasonBody, "nonce does not match the header")
+	}
+	var leaves []wire.Digest
+	total := uint64(len(index))
+	var squares float64
+	for i, p := range b.Parts {
+		if int(p.Bytes) > m.codec.MaxSize(m.parts[i].Hi-m.parts[i].Lo) {
+			return nil, bad(wire.ReasonOversize, "part %d has %d bytes", i, p.Bytes)
+		}
+		leaves = append(leaves, p.Block)
+		total += uint64(p.Bytes)
+		squares += p.SumSquares
+	}
+	if wire.MerkleRoot(leaves) != h.Root || total != h.Bytes || float32(math.Sqrt(squares)) != h.Norm {
+		return nil, bad(wire.ReasonBody, "root, size or norm does not match the header")
+	}
+	return &b, nil
+}
+
+// CheckPart checks one encoded part: length, finite values, sum of squares.
+// scratch holds at least PartValues values.
+func (m *Model) CheckPart(i int, ref wire.PartRef, block []byte, scratch []float32) error {
+	if wire.Sum(block) != ref.Block || len(block) != int(ref.Bytes) {
+		return bad(wire.ReasonBody, "part %d does not match its digest", i)
+	}
+	y := scratch[:m.parts[i].Hi-m.parts[i].Lo]
+	if err := m.codec.Decode(0, y, block); err != nil {
+		return bad(wire.ReasonNonFinite, "part %d: %v", i, err)
+	}
+	if merge.SumSquares(y) != ref.SumSquares {
+		return bad(wire.ReasonBody, "part %d: sum of squares is not the stated one", i)
+	}
+	return nil
+}
+
+// Counted is one contribution of a decided cut: the index and a way to its parts.
+type Counted struct {
+	Samples uint32
+	Body    *wire.Body
+	Part    func(i int) ([]byte, error)
+}
+
+// Merge merges the contributions of a cut, given in the order of peer ids.
+func (m *Model) Merge(in []Counted) ([]float32, error) {
+	out := make([]float32, m.params)
+	stats := make([]merge.Stat, len(in))
+	bufs := make([][]float32, len(in))
+	for k := range bufs {
+		bufs[k] = make([]float32, m.g.PartValues)
+	}
+	views := make([][]float32, len(in))
+	for i, p := range m.parts {
+		for k, c := range in {
+			b, err := c.Part(i)
+			if err != nil {
+				return nil, fmt.Errorf("merge part %d: %w", i, err)
+			}
+			views[k] = bufs[k][:p.Hi-p.Lo]
+			if err := m.CheckPart(i, c.Body.Parts[i], b, views[k]); err != nil {
+				return nil, fmt.Errorf("merge: %w", err)
+			}
+			stats[k] = merge.Stat{Samples: c.Samples, SumSquares: c.Body.Parts[i].SumSquares}
+		}
+		w, total, err := m.rule.Weights(stats)
+		if err != nil {
+			return nil, fmt.Errorf("merge part %d: %w", i, err)
+		}
+		rep, err := m.rule.Merge(out[p.Lo:p.Hi], views, w, total)
+		if err != nil {
+			return nil, fmt.Errorf("merge part %d: %w", i, err)
+		}
+		if rep.NonFinite {
+			return nil, fmt.Errorf("merge part %d: a merged value is not finite", i)
+		}
+	}
+	return out, nil
+}
+
+// Step applies a merged update as outer step number n (from 1), in place; merged
+// is scratch afterwards.
+func (m *Model) Step(params, outer, merged []float32, n uint64) {
+	o := m.g.Preset.Outer
+	if o.Clip > 0 {
+		clip(merged, float64(o.Clip))
+	}
+	m.outer.Step(params, outer, merged, merge.Coef{LR: o.LR, Momentum: o.Momentum, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
+		WeightDecay: o.WeightDecay, Bias1: bias(o.Beta1, n), Bias2: bias(o.Beta2, n)})
+}
+
+// Next returns parameters and outer state after s for a decided record: its
+// merged updates applied in order. prevSteps are the outer steps before.
+func (m *Model) Next(s *State, prevSteps uint64, merged [][]float32) (params, outer []float32) {
+	params, outer = slices.Clone(s.Params), slices.Clone(s.Outer)
+	for i, d := range merged {
+		m.Step(params, outer, slices.Clone(d), prevSteps+uint64(i)+1)
+	}
+	return params, outer
+}
+
+// clip scales x to at most norm, in canonical arithmetic.
+func clip(x []float32, norm float64) {
+	n := math.Sqrt(merge.SumSquares(x))
+	if n <= norm {
+		return
+	}
+	c := float32(norm / n)
+	for i := range x {
+		x[i] = float32(c * x[i])
+	}
+}
+
+// bias returns 1/(1-beta^n) by repeated squaring in float64: the same bits
+// everywhere.
+func bias(beta float32, n uint64) float32 {
+	if beta == 0 {
+		return 1
+	}
+	p, b := 1.0, float64(beta)
+	for ; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			p = float64(p * b)
+		}
+		b = float64(b * b)
+	}
+	return float32(1 / (1 - p))
+}
+
+// CheckWindowBody decodes the index block of a window's header.
+func CheckWindowBody(h *wire.Header, index []byte) (*wire.WindowBody, error) {
+	if !h.Body.Names(index) {
+		return nil, bad(wire.ReasonBody, "index block does not match the header")
+	}
+	var b wire.WindowBody
+	if err := wire.Unmarshal(index, &b, wire.MaxBlock); err != nil {
+		return nil, bad(wire.ReasonBody, "%v", err)
+	}
+	if wire.Sum(b.Nonce) != h.Nonce || len(b.Merged) != int(h.Steps) || WindowRoot(b.Merged) != h.Root {
+		return nil, bad(wire.ReasonBody, "nonce, steps or root does not match the header")
+	}
+	return &b, nil
+}
+
+// FetchBody fetches a contribution and checks it whole. got receives every part;
+// it must keep a copy if it keeps the bytes.
+func (m *Model) FetchBody(ctx context.Context, h *wire.Header, get GetBlock, got func(id wire.CID, b []byte)) (*wire.Body, error) {
+	var index []byte
+	err := get(ctx, []wire.CID{h.Body}, func(_ wire.CID, b []byte) error {
+		index = bytes.Clone(b)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fetch body: %w", err)
+	}
+	body, err := m.CheckIndex(h, index)
+	if err != nil {
+		return nil, err
+	}
+	got(h.Body, index)
+	ids := make([]wire.CID, 0, len(body.Parts))
+	at := map[wire.CID][]int{}
+	for i, p := range body.Parts {
+		id := wire.RawDigestCID(p.Block)
+		if at[id] == nil {
+			ids = append(ids, id)
+		}
+		at[id] = append(at[id], i)
+	}
+	scratch := make([]float32, m.g.PartValues)
+	var refused error
+	err = get(ctx, ids, func(id wire.CID, b []byte) error {
+		for _, i := range at[id] {
+			if err := m.CheckPart(i, body.Parts[i], b, scratch); err != nil {
+				refused = err
+				return err
+			}
+		}
+		got(id, b)
+		delete(at, id)
+		return nil
+	})
+	if refused != nil {
+		return nil, refused
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetch body: %w", err)
+	}
+	if len(at) > 0 {
+		return nil, errors.New("fetch body: parts are missing")
+	}
+	return body, nil
+}

@@ -1,0 +1,462 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// Config of a Runner. All fields without a default are required.
+type Config struct {
+	Genesis *wire.Genesis
+	Run     wire.RunID
+	Key     wire.Key
+	Trainer Trainer
+	Net     Network
+	KV      KV     // slots and the chain of records
+	Bodies  Blocks // contributions and merged updates, kept for the ledger
+	States  States // newest versions, by epoch
+	Log     Log
+	Agree   Agreement
+	// DataRoot is the root of the data that this peer read; it must be that of
+	// the genesis for the peer to train.
+	DataRoot wire.Digest
+	// Observe is told what happened. It is called from the run's loop and must
+	// not block. Default: nothing.
+	Observe func(Info)
+	Logger  *slog.Logger     // default: discards
+	Now     func() time.Time // default: time.Now
+	Rand    *rand.Rand       // picks whom to pull from; default: seeded by the key
+}
+
+// States is a Blocks whose old epochs are deleted whole.
+type States interface {
+	Blocks
+	DropBefore(epoch uint64) error
+}
+
+// Info is one thing for people and metrics; exactly one field is set.
+type Info struct {
+	Round    *RoundInfo
+	Waiting  *WaitInfo
+	Finished *wire.Record
+	Applied  *Applied
+}
+
+// RoundInfo is a decided round.
+type RoundInfo struct {
+	Record *wire.Record
+	Took   time.Duration // since the record before was learnt
+	Decide time.Duration // of that the agreement; 0 if this peer took no part
+	Bytes  uint64        // payload of the own contribution
+}
+
+// WaitInfo says for whom a round waits beyond its deadline.
+type WaitInfo struct {
+	Round         uint64
+	Peers, Voters []wire.PeerID
+	Since         time.Duration
+}
+
+// Runner takes part in one run. New starts nothing; Run owns every goroutine.
+type Runner struct {
+	cfg   Config
+	self  wire.PeerID
+	model *Model
+	mach  *Machine // owned by the loop
+	chain chain
+	cache *cache
+	log   *slog.Logger
+
+	events chan Event         // to the loop
+	votes  chan wire.Envelope // to the loop
+	calls  chan func()        // to the loop
+	jobs   chan func(context.Context)
+	done   chan struct{} // closed when Run returns
+	slices chan sliceIn  // to the window in progress
+	ended  chan struct{} // closed when the run has finished
+
+	work *worker // owned by the worker goroutine
+
+	// The rest is owned by the loop.
+	queue     []Event // fed back to the machine before anything else
+	wake      *time.Timer
+	alarm     *time.Timer
+	fetchers  chan struct{} // bounds concurrent body fetches
+	startedAt time.Time     // when the engine's instance started
+	decideIn  time.Duration
+	stopTrain context.CancelFunc
+	startEnv  []byte        // sealed proposal of record 0
+	windowEnd chan struct{} // closed when another member ends the window; nil outside
+	lastPull  time.Time
+	group     *errgroup.Group
+	ctx       context.Context // of the loop; set by Run, for goroutines of the group
+}
+
+const (
+	eventQueue   = 4096
+	maxFetchers  = 8
+	pullInterval = time.Second
+	stateEpoch   = 8 // versions that share an epoch of the state store
+)
+
+// New checks cfg, restores what an earlier life persisted and returns a runner.
+func New(cfg Config) (*Runner, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(Info) {}
+	}
+	self := cfg.Key.Peer()
+	if cfg.Rand == nil {
+		cfg.Rand = rand.New(rand.NewPCG(uint64(self[0])<<8|uint64(self[1]), uint64(self[2])<<8|uint64(self[3])))
+	}
+	model, err := NewModel(cfg.Genesis, cfg.Trainer.Schema())
+	if err != nil {
+		return nil, err
+	}
+	if cfg.DataRoot != cfg.Genesis.Data[0].Root {
+		return nil, fmt.Errorf("data: root %s here, %s in the genesis of run %s", cfg.DataRoot.Short(), cfg.Genesis.Data[0].Root.Short(), cfg.Genesis.Name)
+	}
+	r := &Runner{cfg: cfg, self: self, model: model, chain: chain{cfg.KV}, cache: newCache(),
+		log:    cfg.Logger.With("run", cfg.Run.Short()),
+		events: make(chan Event, eventQueue), votes: make(chan wire.Envelope, eventQueue), calls: make(chan func()),
+		jobs: make(chan func(context.Context), 16), done: make(chan struct{}), slices: make(chan sliceIn, 1024),
+		ended: make(chan struct{}), fetchers: make(chan struct{}, maxFetchers)}
+	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave})
+	r.work = &worker{r: r}
+	return r, r.restore()
+}
+
+// restore replays the persisted chain into the agreement and the machine, and
+// loads the newest local state.
+func (r *Runner) restore() error {
+	var h History
+	next := uint64(0)
+	err := r.chain.walk(0, func(it chainItem, rec *wire.Record) error {
+		c, err := it.cert()
+		if err != nil {
+			return err
+		}
+		if c != nil {
+			next = c.Instance + 1
+			r.cfg.Agree.Final(c.Instance, rec)
+		} else {
+			r.startEnv = it.Start
+			r.cfg.Agree.Final(0, rec)
+		}
+		if len(h) == 0 {
+			h = History{rec}
+		} else {
+			h = h.With(rec)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
+	}
+	if b := r.chain.base(); b != nil && len(h) > 0 && b.Instance >= next && b.Base == h.Head().Digest() {
+		next = b.Instance + 1
+		r.cfg.Agree.Final(b.Instance, nil)
+	}
+	start, err := r.work.restore()
+	if err != nil {
+		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
+	}
+	if len(h) > 0 {
+		r.mach.Restore(r.cfg.Now(), h, next, start, r.work.state.Round)
+		r.cache.turn(h.Head().Round+1, h.Head().Round)
+	}
+	return nil
+}
+
+// Run takes part until ctx ends or the peer must stop.
+func (r *Runner) Run(ctx context.Context) error {
+	defer close(r.done)
+	g, gctx := errgroup.WithContext(ctx)
+	r.group, r.ctx = g, gctx
+	r.wake, r.alarm = time.NewTimer(0), time.NewTimer(time.Hour)
+	defer r.wake.Stop()
+	defer r.alarm.Stop()
+	g.Go(func() error { return r.loop(gctx) })
+	g.Go(func() error { return r.runJobs(gctx) })
+	err := g.Wait()
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// runJobs is the worker: one heavy job after the other.
+func (r *Runner) runJobs(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case j := <-r.jobs:
+			j(ctx)
+		}
+	}
+}
+
+// loop owns the machine, the agreement and the slots.
+func (r *Runner) loop(ctx context.Context) error {
+	tick := time.NewTicker(pullInterval)
+	defer tick.Stop()
+	if len(r.mach.History()) == 0 {
+		r.queue = append(r.queue, Applied{Round: 0, Version: r.work.state.ID})
+	}
+	for {
+		if err := r.drain(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case ev := <-r.events:
+			r.queue = append(r.queue, ev)
+		case env := <-r.votes:
+			if err := r.agree(AgreeEvent{Vote: &env}); err != nil {
+				return err
+			}
+			r.queue = append(r.queue, Tick{})
+		case f := <-r.calls:
+			f()
+		case <-r.wake.C:
+			r.queue = append(r.queue, Tick{})
+		case <-r.alarm.C:
+			if err := r.agree(AgreeEvent{Alarm: true}); err != nil {
+				return err
+			}
+		case <-tick.C:
+			r.overdue()
+			r.pullSome()
+		}
+	}
+}
+
+// drain feeds queued events to the machine and executes what it commands.
+func (r *Runner) drain() error {
+	for len(r.queue) > 0 {
+		ev := r.queue[0]
+		r.queue = r.queue[1:]
+		for _, c := range r.mach.Step(r.cfg.Now(), ev) {
+			if err := r.do(c); err != nil {
+				return err
+			}
+		}
+		if h, ok := ev.(Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
+			r.cache.commit(h.Env.Sender)
+			if h.Env.Sender != r.self {
+				r.endWindow()
+			}
+		}
+		if r.mach.Overdue(r.cfg.Now()) {
+			r.cache.expire()
+		}
+	}
+	return nil
+}
+
+// post gives an event to the loop from another goroutine.
+func (r *Runner) post(ctx context.Context, ev Event) {
+	select {
+	case r.events <- ev:
+	case <-ctx.Done():
+	}
+}
+
+// do executes one command. An error means that this peer must stop.
+func (r *Runner) do(c Command) error {
+	switch c := c.(type) {
+	case PersistRecord:
+		return r.persistRecord(c)
+	case PersistCert:
+		if err := r.chain.putBase(c.Cert); err != nil {
+			return err
+		}
+		r.cfg.Agree.Final(c.Cert.Instance, nil)
+	case Say:
+		return r.say(c)
+	case Train:
+		r.train(c)
+	case StopTraining:
+		if r.stopTrain != nil {
+			r.stopTrain()
+		}
+	case FetchBody:
+		r.group.Go(func() error { r.fetchBody(r.ctx, c); return nil })
+	case StartInstance:
+		r.startedAt = r.cfg.Now()
+		return r.agree(AgreeEvent{Start: &AgreeStart{Instance: c.Instance, Base: c.Base, Proposal: c.Proposal}})
+	case Apply:
+		attested := r.mach.Attested(c.Record.Round)
+		r.jobs <- func(ctx context.Context) { r.work.apply(ctx, c, attested) }
+	case PullRecord:
+		r.pullSome()
+	case PullFrom:
+		r.pullFrom(c.Peer)
+	case RoundDone:
+		r.cfg.Observe(Info{Round: &RoundInfo{Record: c.Record, Took: c.Took, Decide: r.decideIn, Bytes: r.work.sent.Load()}})
+		r.decideIn = 0
+	case Wake:
+		r.wake.Reset(c.At.Sub(r.cfg.Now()))
+	case Finished:
+		select {
+		case <-r.ended:
+		default:
+			close(r.ended)
+			r.cfg.Observe(Info{Finished: c.Record})
+		}
+	}
+	return nil
+}
+
+func (r *Runner) persistRecord(c PersistRecord) error {
+	if err := r.chain.put(c.Record, c.Cert, r.startFor(c)); err != nil {
+		return err
+	}
+	instance := uint64(0)
+	if c.Cert != nil {
+		instance = c.Cert.Instance
+	}
+	r.cfg.Agree.Final(instance, c.Record)
+	r.cache.turn(c.Record.Round+1, c.Record.Round)
+	return nil
+}
+
+// startFor returns the creator's envelope that proves record 0.
+func (r *Runner) startFor(c PersistRecord) []byte {
+	if c.Cert != nil {
+		return nil
+	}
+	return r.startEnv
+}
+
+// say signs, makes durable, announces and hears a statement.
+func (r *Runner) say(c Say) error {
+	env, err := r.seal(c)
+	if err != nil {
+		return err
+	}
+	if c.Kind == wire.KindProposal && c.Round == 0 {
+		r.startEnv = env.Bytes()
+	}
+	b := env.Bytes()
+	r.group.Go(func() error {
+		ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+		defer cancel()
+		if err := r.cfg.Net.Publish(ctx, b); err != nil {
+			r.log.Debug("announcement failed", "kind", env.Kind.String(), "err", err)
+		}
+		return nil
+	})
+	r.queue = append(r.queue, Heard{env})
+	return nil
+}
+
+// seal returns the statement that c's slot holds, or signs c and fills the slot.
+func (r *Runner) seal(c Say) (wire.Envelope, error) {
+	key := []byte("slot/" + c.Slot)
+	if c.Slot != "" && !c.Latest {
+		if old, err := r.cfg.KV.Get(key); err == nil {
+			return wire.OpenBlock(old)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return wire.Envelope{}, fmt.Errorf("read slot %s: %w", c.Slot, err)
+		}
+	}
+	env := wire.Seal(r.cfg.Key, c.Kind, r.cfg.Run, c.Round, c.Body)
+	if c.Slot == "" {
+		return env, nil
+	}
+	if err := r.cfg.KV.Apply([][2][]byte{{key, env.Bytes()}}, nil, true); err != nil {
+		return env, fmt.Errorf("fill slot %s: %w", c.Slot, err)
+	}
+	return env, nil
+}
+
+// slotHeld returns the statement in a slot, if there is one.
+func (r *Runner) slotHeld(name string) (wire.Envelope, bool) {
+	b, err := r.cfg.KV.Get([]byte("slot/" + name))
+	if err != nil {
+		return wire.Envelope{}, false
+	}
+	env, err := wire.OpenBlock(b)
+	return env, err == nil
+}
+
+// lastHave returns the newest HAVE that this peer signed for a round.
+func (r *Runner) lastHave(round uint64) *wire.Have {
+	env, ok := r.slotHeld(slot("have", round))
+	var h wire.Have
+	if !ok || env.Decode(&h) != nil {
+		return nil
+	}
+	return &h
+}
+
+// agree runs the engine and executes its commands in order.
+func (r *Runner) agree(ev AgreeEvent) error {
+	for _, c := range r.cfg.Agree.Step(r.cfg.Now(), ev) {
+		switch {
+		case c.Persist != nil:
+			if err := r.cfg.KV.Apply(c.Persist, nil, true); err != nil {
+				return fmt.Errorf("persist vote: %w", err)
+			}
+		case c.Vote != nil:
+			r.sendVote(c)
+		case c.Cert != nil:
+			if !r.startedAt.IsZero() {
+				r.decideIn = r.cfg.Now().Sub(r.startedAt)
+			}
+			r.queue = append(r.queue, Decided{Cert: *c.Cert})
+		default:
+			r.alarm.Reset(max(0, c.Alarm.Sub(r.cfg.Now())))
+		}
+	}
+	return r.drain()
+}
+
+// sendVote gives a vote to every other voter over direct streams.
+func (r *Runner) sendVote(c AgreeCommand) {
+	b := wire.Seal(r.cfg.Key, wire.KindVote, r.cfg.Run, c.Instance, c.Vote).Bytes()
+	for _, v := range r.cfg.Agree.Table(c.Instance) {
+		if v.Peer == r.self {
+			continue
+		}
+		r.group.Go(func() error {
+			ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+			defer cancel()
+			if err := r.cfg.Net.Send(ctx, v.Peer, SendVote, b); err != nil {
+				r.log.Debug("vote not delivered", "peer", v.Peer.Short(), "err", err)
+			}
+			return nil
+		})
+	}
+}
+
+// overdue reports for whom an overdue round waits.
+func (r *Runner) overdue() {
+	p := r.mach.Plan()
+	if p == nil {
+		return
+	}
+	since := r.cfg.Now().Sub(r.mach.learnt)
+	if since < p.Deadline+2*time.Second {
+		return
+	}
+	peers, voters := r.mach.Missing()
+	r.cfg.Observe(Info{Waiting: &WaitInfo{Round: p.Round, Peers: peers, Voters: voters, Since: since}})
+}

@@ -1,0 +1,474 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/tensorops/codec"
+	"github.com/apiary-net/hived/tensorops/merge"
+	"github.com/apiary-net/hived/wire"
+)
+
+// slice is one part of one step of a window, between two members: a gradient on
+// its way to the part's owner, or the merged gradient on its way back. The
+// connection tells who sent it; the header at the window's end commits to it.
+type slice struct {
+	_      struct{} `cbor:",toarray"`
+	Run    wire.RunID
+	Round  uint64
+	Step   uint32
+	Part   uint32
+	Merged bool
+	Data   []byte
+}
+
+type sliceIn struct {
+	from wire.PeerID
+	s    slice
+}
+
+// MaxSlice bounds the bytes of a slice message.
+const MaxSlice = wire.MaxBlock + 256
+
+// Slice takes a slice that from sent. It blocks for a bounded time while the
+// window is behind.
+func (r *Runner) Slice(from wire.PeerID, b []byte) {
+	var s slice
+	if err := wire.Unmarshal(b, &s, MaxSlice); err != nil || s.Run != r.cfg.Run || int(s.Part) >= len(r.model.parts) {
+		r.log.Debug("slice refused", "peer", from.Short(), "err", err)
+		return
+	}
+	t := time.NewTimer(5 * time.Second)
+	defer t.Stop()
+	select {
+	case r.slices <- sliceIn{from, s}:
+	case <-t.C: // nobody is in a window
+	case <-r.done:
+	}
+}
+
+// windowState is this peer's side of a window.
+type windowState struct {
+	w       *worker
+	round   uint64
+	prev    *wire.Record
+	members []wire.PeerID
+	owners  []int // by part: index into members
+	self    int
+	stop    <-chan struct{} // another member has ended the window
+
+	grads  map[sliceKey][]byte // of members, for own parts
+	merged map[sliceKey][]byte // of owners
+	early  []sliceIn           // of the next round
+
+	ids     []wire.CID  // merged gradient of each finished step
+	updates [][]float32 // the same, decoded
+	params  []float32   // after the finished steps
+	outer   []float32
+	bytes   uint64 // payload sent
+}
+
+type sliceKey struct {
+	step, part uint32
+	member     int
+}
+
+// A step ends when every merged part is there, or after stepTimeout without
+// progress; the first steps of a window also wait for slower starters.
+const (
+	stepTimeout  = 10 * time.Second
+	stopGrace    = time.Second
+	maxEarly     = 4096
+	gradientRule = "mean"
+)
+
+// owners gives each part to a member, so that everybody owns about the same
+// number of values and each owns contiguous parts.
+func ownersOf(parts []wire.Part, members int) []int {
+	out := make([]int, len(parts))
+	total := 0
+	for _, p := range parts {
+		total += p.Hi - p.Lo
+	}
+	at := 0
+	for i, p := range parts {
+		mid := at + (p.Hi-p.Lo)/2
+		out[i] = min(members-1, mid*members/total)
+		at += p.Hi - p.Lo
+	}
+	return out
+}
+
+// trainWindow does a window of steps and returns the header that commits to it.
+func (w *worker) trainWindow(ctx context.Context, c Train) (*wire.Header, error) {
+	members := c.Plan.Peers()
+	self := slices.Index(members, w.r.self)
+	ws := &windowState{w: w, round: c.Plan.Round, prev: c.Prev, members: members, self: self,
+		owners: ownersOf(w.r.model.parts, len(members)), stop: w.r.windowStop(ctx, c.Plan.Round),
+		grads: map[sliceKey][]byte{}, merged: map[sliceKey][]byte{},
+		params: slices.Clone(w.state.Params), outer: slices.Clone(w.state.Outer)}
+	if w.window != nil {
+		ws.early = w.window.early
+	}
+	w.window = ws
+	ws.takeEarly()
+	h := &wire.Header{Base: w.state.ID, State: w.r.cfg.Trainer.StateDigest()}
+	began := w.r.cfg.Now()
+	batch := uint64(w.r.cfg.Genesis.Preset.Inner.Batch)
+	rest := c.Share.Spans
+	var loss float64
+	for step := range c.Share.Steps {
+		var spans []wire.Span
+		spans, rest = split(rest, batch)
+		l, err := ws.step(ctx, step, spans)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			w.r.log.Info("window ends early", "round", ws.round, "steps", step, "err", err)
+			break
+		}
+		loss += float64(l)
+		h.Steps++
+	}
+	h.TrainMs = uint32(max(1, w.r.cfg.Now().Sub(began).Milliseconds()))
+	if h.Steps > 0 {
+		h.Loss = float32(loss / float64(h.Steps))
+	}
+	h.Spans, _ = split(c.Share.Spans, uint64(h.Steps)*batch)
+	nonce := w.nonce(ws.round)
+	index := wire.Marshal(&wire.WindowBody{Nonce: nonce, Merged: ws.ids})
+	h.Root, h.Nonce, h.Body, h.Bytes = WindowRoot(ws.ids), wire.Sum(nonce), wire.RawCID(index), ws.bytes
+	w.r.cache.put(ws.round, h.Body, index)
+	if _, err := w.r.cfg.Bodies.Put(ws.round, index); err != nil {
+		return nil, fmt.Errorf("keep own body: %w", err)
+	}
+	w.sent.Store(ws.bytes)
+	return h, nil
+}
+
+// windowStop returns a channel that is closed when another member's header of
+// the round is known.
+func (r *Runner) windowStop(ctx context.Context, round uint64) <-chan struct{} {
+	stop := make(chan struct{})
+	_ = r.ask(ctx, func() {
+		r.windowEnd = stop
+		if p := r.mach.Plan(); p == nil || p.Round != round || len(r.mach.round.headers) > 0 {
+			r.endWindow()
+		}
+	})
+	return stop
+}
+
+// endWindow tells the window in progress that another member has ended it. It
+// runs in the loop.
+func (r *Runner) endWindow() {
+	if r.windowEnd != nil {
+		close(r.windowEnd)
+		r.windowEnd = nil
+	}
+}
+
+func (ws *windowState) takeEarly() {
+	early := ws.early
+	ws.early = nil
+	for _, in := range early {
+		ws.take(in)
+	}
+}
+
+// take files a slice. Slices of other rounds, of peers that are no members and
+// of parts that are not theirs to send are dropped.
+func (ws *windowState) take(in sliceIn) {
+	switch {
+	case in.s.Round == ws.round+1 && len(ws.early) < maxEarly:
+		ws.early = append(ws.early, in)
+		return
+	case in.s.Round != ws.round || in.s.Step >= wire.MaxWindow:
+		return
+	}
+	m := slices.Index(ws.members, in.from)
+	if m < 0 {
+		return
+	}
+	owner := ws.owners[in.s.Part]
+	if in.s.Merged && owner == m {
+		ws.merged[sliceKey{in.s.Step, in.s.Part, m}] = in.s.Data
+	} else if !in.s.Merged && owner == ws.self {
+		ws.grads[sliceKey{in.s.Step, in.s.Part, m}] = in.s.Data
+	}
+}
+
+// step does one step: gradient, scatter, merge of the own parts, gather, and the
+// outer step onto the tentative parameters.
+func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span) (float32, error) {
+	t, model := ws.w.r.cfg.Trainer, ws.w.r.model
+	grad := make([]float32, model.params)
+	loss, err := t.Gradient(ctx, spans, grad)
+	if err != nil {
+		return 0, err
+	}
+	if err := ws.scatter(ctx, step, grad); err != nil {
+		return 0, err
+	}
+	update := make([]float32, model.params)
+	if err := ws.reduce(ctx, step, update); err != nil {
+		return 0, err
+	}
+	if err := ws.gather(ctx, step, update); err != nil {
+		return 0, err
+	}
+	keep := func(b []byte) (wire.CID, error) {
+		id := wire.RawCID(b)
+		ws.w.r.cache.put(ws.round, id, b)
+		return id, nil
+	}
+	id, err := MergedCID(model.digest, model.g.Preset.Merged, update, keep)
+	if err != nil {
+		return 0, err
+	}
+	ws.ids, ws.updates = append(ws.ids, id), append(ws.updates, slices.Clone(update))
+	model.Step(ws.params, ws.outer, update, ws.prev.Steps+uint64(len(ws.ids)))
+	return loss, t.Load(ctx, ws.params, ws.w.state.Buffers)
+}
+
+// scatter sends each part of the gradient to its owner.
+func (ws *windowState) scatter(ctx context.Context, step uint32, grad []float32) error {
+	model := ws.w.r.model
+	for i, p := range model.parts {
+		b, err := model.codec.Encode(&codec.State{}, 0, nil, grad[p.Lo:p.Hi])
+		if err != nil {
+			return fmt.Errorf("encode gradient: %w", err)
+		}
+		if ws.owners[i] == ws.self {
+			ws.grads[sliceKey{step, uint32(i), ws.self}] = b
+			continue
+		}
+		if err := ws.send(ctx, ws.members[ws.owners[i]], slice{Round: ws.round, Step: step, Part: uint32(i), Data: b}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (ws *windowState) send(ctx context.Context, to wire.PeerID, s slice) error {
+	s.Run = ws.w.r.cfg.Run
+	ws.bytes += uint64(len(s.Data))
+	sctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := ws.w.r.cfg.Net.Send(sctx, to, SendSlice, wire.Marshal(s)); err != nil {
+		return fmt.Errorf("send step %d to %s: %w", s.Step, to.Short(), err)
+	}
+	return nil
+}
+
+var errStepTimeout = errors.New("a member did not answer in time")
+
+// wait takes slices until have reports that all are there.
+func (ws *windowState) wait(ctx context.Context, have func() bool) error {
+	timeout := time.NewTimer(stepTimeout)
+	defer timeout.Stop()
+	stop := ws.stop
+	for !have() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case in := <-ws.w.r.slices:
+			ws.take(in)
+		case <-stop:
+			stop = nil
+			timeout.Reset(stopGrace)
+		case <-timeout.C:
+			return errStepTimeout
+		}
+	}
+	return nil
+}
+
+// reduce merges the own parts over all members, in the order of peer ids, and
+// sends the result to everybody.
+func (ws *windowState) reduce(ctx context.Context, step uint32, update []float32) error {
+	model := ws.w.r.model
+	err := ws.wait(ctx, func() bool {
+		for i := range model.parts {
+			for m := range ws.members {
+				if ws.owners[i] == ws.self && ws.grads[sliceKey{step, uint32(i), m}] == nil {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	rule, err := merge.NewRule(gradientRule)
+	if err != nil {
+		return err
+	}
+	for i, p := range model.parts {
+		if ws.owners[i] != ws.self {
+			continue
+		}
+		out := update[p.Lo:p.Hi]
+		if err := ws.reducePart(rule, step, i, out); err != nil {
+			return err
+		}
+		b := encodeMerged(model.g.Preset.Merged, out)
+		for m, to := range ws.members {
+			if m == ws.self {
+				continue
+			}
+			if err := ws.send(ctx, to, slice{Round: ws.round, Step: step, Part: uint32(i), Merged: true, Data: b}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (ws *windowState) reducePart(rule merge.Rule, step uint32, part int, out []float32) error {
+	in := make([][]float32, len(ws.members))
+	stats := make([]merge.Stat, len(ws.members))
+	for m := range ws.members {
+		k := sliceKey{step, uint32(part), m}
+		in[m] = make([]float32, len(out))
+		if err := ws.w.r.model.codec.Decode(0, in[m], ws.grads[k]); err != nil {
+			return fmt.Errorf("gradient of %s: %w", ws.members[m].Short(), err)
+		}
+		delete(ws.grads, k)
+		stats[m] = merge.Stat{Samples: 1}
+	}
+	a, total, err := rule.Weights(stats)
+	if err != nil {
+		return err
+	}
+	rep, err := rule.Merge(out, in, a, total)
+	if err == nil && rep.NonFinite {
+		err = errors.New("merged gradient is not finite")
+	}
+	return err
+}
+
+// gather waits for the parts that others own.
+func (ws *windowState) gather(ctx context.Context, step uint32, update []float32) error {
+	model := ws.w.r.model
+	err := ws.wait(ctx, func() bool {
+		for i := range model.parts {
+			if o := ws.owners[i]; o != ws.self && ws.merged[sliceKey{step, uint32(i), o}] == nil {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	for i, p := range model.parts {
+		o := ws.owners[i]
+		if o == ws.self {
+			continue
+		}
+		k := sliceKey{step, uint32(i), o}
+		if err := decodeMerged(model.g.Preset.Merged, update[p.Lo:p.Hi], ws.merged[k]); err != nil {
+			return fmt.Errorf("merged gradient of %s: %w", ws.members[o].Short(), err)
+		}
+		delete(ws.merged, k)
+	}
+	return nil
+}
+
+// encodeMerged encodes a merged part and rounds x to what everybody will decode.
+func encodeMerged(codec string, x []float32) []byte {
+	typ := mergedType(codec)
+	var out []byte
+	w, err := blocksOf(vector{"merged", typ, x}, func(b []byte) (wire.CID, error) {
+		out = append(out, b...)
+		return wire.CID{}, nil
+	})
+	if err != nil {
+		panic(fmt.Sprintf("elastic: encode merged part: %v", err))
+	}
+	if err := decodeBlock(x, out, w.Width()); err != nil {
+		panic(fmt.Sprintf("elastic: decode own merged part: %v", err))
+	}
+	return out
+}
+
+func decodeMerged(codec string, x []float32, b []byte) error {
+	return decodeBlock(x, b, wire.Vector{Type: mergedType(codec)}.Width())
+}
+
+func mergedType(codec string) string {
+	if codec == "bf16" {
+		return "bf16"
+	}
+	return "f32"
+}
+
+// windowUpdates returns the merged gradients of the steps that a window's record
+// counts: the own ones where they agree, else those of others.
+func (w *worker) windowUpdates(ctx context.Context, rec, prev *wire.Record) ([][]float32, wire.CID, error) {
+	n := WindowSteps(rec, prev)
+	if n == 0 {
+		return nil, wire.CID{}, nil
+	}
+	ids := rec.Merged[:n]
+	last := ids[n-1]
+	if err := w.keepMerged(ctx, rec, ids); err != nil {
+		return nil, last, err
+	}
+	if ws := w.window; ws != nil && ws.round == rec.Round && len(ws.ids) >= n && slices.Equal(ws.ids[:n], ids) {
+		return ws.updates[:n], last, nil
+	}
+	var out [][]float32
+	for _, id := range ids {
+		v, err := LoadVectors(ctx, w.r.model.digest, id, map[string]int{"merged": w.r.model.params}, w.r.getFrom(w.r.holders()))
+		if err != nil {
+			return nil, last, fmt.Errorf("merged gradient: %w", err)
+		}
+		out = append(out, v["merged"])
+	}
+	return out, last, nil
+}
+
+// keepMerged writes the merged gradients that this peer holds for the ledger to
+// disk: those for which it is one of two holders.
+func (w *worker) keepMerged(ctx context.Context, rec *wire.Record, ids []wire.CID) error {
+	for _, id := range ids {
+		if !Holds(id.Digest(), wire.PeerID{}, w.r.self, w.r.holders()) {
+			continue
+		}
+		err := eachBlock(ctx, id, w.r.getFrom(w.r.holders()), func(b []byte) error {
+			_, err := w.r.cfg.Bodies.Put(rec.Round, b)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("keep merged gradient: %w", err)
+		}
+	}
+	return nil
+}
+
+// eachBlock gives the manifest id and every block that it names to f.
+func eachBlock(ctx context.Context, id wire.CID, get GetBlock, f func(b []byte) error) error {
+	var m wire.Manifest
+	err := get(ctx, []wire.CID{blockManifest(id)}, func(_ wire.CID, b []byte) (err error) {
+		if m, err = wire.OpenManifest(id, b); err != nil {
+			return err
+		}
+		return f(bytes.Clone(b))
+	})
+	if err != nil {
+		return err
+	}
+	var ids []wire.CID
+	for _, v := range m.Vectors {
+		ids = append(ids, v.Blocks...)
+	}
+	return get(ctx, ids, func(_ wire.CID, b []byte) error { return f(b) })
+}

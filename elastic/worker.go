@@ -1,0 +1,446 @@
+package elastic
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// worker holds a peer's tensors. Its methods run on the worker goroutine, one
+// after the other; only sent and trainMs may be read elsewhere.
+type worker struct {
+	r        *Runner
+	state    *State
+	residual []float32 // error feedback; nil for a lossless codec
+	pending  *pending  // the newest own contribution
+	late     *pending  // late work that may ride into the next round
+	window   *windowState
+	sent     atomic.Uint64 // payload bytes of the newest contribution
+}
+
+// pending is own work whose fate is not decided yet.
+type pending struct {
+	round    uint64
+	x        []float32 // delta + residual + late work, before encoding
+	residual []float32 // what the residual becomes if it counts
+	header   wire.Digest
+	spans    []wire.Span
+}
+
+var stateKey = []byte("state") // newest local version: round and CID
+
+// restore makes the start state and replaces it by the newest local one. It
+// returns the start version.
+func (w *worker) restore() (wire.CID, error) {
+	params, buffers := w.r.cfg.Trainer.Init()
+	start, err := NewState(w.r.model.digest, 0, params, buffers, make([]float32, w.r.model.OuterLen()), nil)
+	if err != nil {
+		return wire.CID{}, err
+	}
+	w.state = start
+	b, err := w.r.cfg.KV.Get(stateKey)
+	if errors.Is(err, fs.ErrNotExist) {
+		return start.ID, nil
+	}
+	if err != nil || len(b) < 8 {
+		return start.ID, fmt.Errorf("read state: %w", errors.Join(err))
+	}
+	id, err := wire.CIDFromBytes(b[8:])
+	if err != nil {
+		return start.ID, fmt.Errorf("read state: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := w.fetchState(ctx, binary.BigEndian.Uint64(b), id, nil)
+	if err != nil { // others will have it
+		w.r.log.Warn("local state is not readable, taking it from others", "err", err)
+		return start.ID, nil
+	}
+	w.state = s
+	return start.ID, nil
+}
+
+// fetchState gets a version by its CID.
+func (w *worker) fetchState(ctx context.Context, round uint64, id wire.CID, holders []wire.PeerID) (*State, error) {
+	m := w.r.model
+	v, err := LoadVectors(ctx, m.digest, id, map[string]int{"params": m.params, "buffers": m.schema.Buffers(), "outer": m.OuterLen()}, w.r.getFrom(holders))
+	if err != nil {
+		return nil, err
+	}
+	if len(v["params"]) != m.params {
+		return nil, errors.New("state has no parameters")
+	}
+	return &State{Round: round, Params: v["params"], Buffers: v["buffers"], Outer: v["outer"], ID: id}, nil
+}
+
+// keep makes s the newest local version: blocks, then the pointer.
+func (w *worker) keep(s *State) error {
+	epoch := s.Round / stateEpoch
+	var err error
+	if _, err = manifestOf(w.r.model.digest, s.vectors(), func(b []byte) (wire.CID, error) { return w.r.cfg.States.Put(epoch, b) }); err != nil {
+		return err
+	}
+	ptr := append(binary.BigEndian.AppendUint64(nil, s.Round), s.ID.Bytes()...)
+	if err := w.r.cfg.KV.Apply([][2][]byte{{stateKey, ptr}}, nil, true); err != nil {
+		return err
+	}
+	if s.Round%stateEpoch == 1 && epoch > 0 {
+		return w.r.cfg.States.DropBefore(epoch)
+	}
+	return nil
+}
+
+// train starts the round's local work on the worker.
+func (r *Runner) train(c Train) {
+	r.jobs <- func(ctx context.Context) {
+		tctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		_ = r.ask(ctx, func() {
+			r.stopTrain = cancel
+			if p := r.mach.Plan(); p == nil || p.Round != c.Plan.Round {
+				cancel()
+			}
+		})
+		if tctx.Err() != nil {
+			return
+		}
+		h, err := r.work.train(tctx, c)
+		if err != nil {
+			if tctx.Err() == nil {
+				r.log.Error("training failed", "round", c.Plan.Round, "err", err)
+			}
+			return
+		}
+		r.post(ctx, Trained{Round: c.Plan.Round, Header: *h})
+	}
+}
+
+// train does the local work of a round and encodes it. It returns the header to
+// be signed. If an earlier life signed one, that contribution is sent again if
+// its body was kept, and else this peer stays silent in the round.
+func (w *worker) train(ctx context.Context, c Train) (*wire.Header, error) {
+	if env, ok := w.r.slotHeld(slot("header", c.Plan.Round)); ok {
+		var h wire.Header
+		if err := env.Decode(&h); err != nil {
+			return nil, err
+		}
+		if _, err := w.r.local(h.Body); err != nil {
+			return nil, fmt.Errorf("header of round %d was signed by an earlier life, its body is gone: staying silent", c.Plan.Round)
+		}
+		return &h, nil
+	}
+	t := w.r.cfg.Trainer
+	if err := t.Load(ctx, w.state.Params, w.state.Buffers); err != nil {
+		return nil, err
+	}
+	if w.r.cfg.Genesis.Preset.Cadence.Window {
+		return w.trainWindow(ctx, c)
+	}
+	h := &wire.Header{Base: w.state.ID, State: t.StateDigest()}
+	began := w.r.cfg.Now()
+	u, err := t.Train(ctx, Job{Round: c.Plan.Round, Spans: c.Share.Spans, Batch: int(w.r.cfg.Genesis.Preset.Inner.Batch),
+		Steps: int(c.Share.Steps), LRScale: c.Plan.LRScale})
+	if err != nil {
+		return nil, err
+	}
+	if u.Steps == 0 || ctx.Err() != nil {
+		return nil, fmt.Errorf("round %d ended before a local step", c.Plan.Round)
+	}
+	h.TrainMs = uint32(max(1, w.r.cfg.Now().Sub(began).Milliseconds()))
+	h.Steps, h.Loss = uint32(u.Steps), u.Loss
+	h.Spans, _ = split(c.Share.Spans, u.Used)
+	return h, w.encode(c, h, u.Delta)
+}
+
+// encode turns delta into a contribution: late work and residual are added, the
+// norm is clipped to twice the median of the last record's.
+func (w *worker) encode(c Train, h *wire.Header, delta []float32) error {
+	x := slices.Clone(delta)
+	p := &pending{round: c.Plan.Round, x: x}
+	if l := w.late; l != nil && l.round == c.Plan.Round-1 {
+		for i := range x {
+			x[i] += l.x[i]
+		}
+		h.Late, h.Spans = l.round, append(slices.Clone(l.spans), h.Spans...)
+	}
+	w.late = nil
+	if limit := 2 * medianNorm(c.Prev); limit > 0 {
+		clip(x, float64(limit))
+	}
+	if w.r.cfg.Genesis.Preset.Codec != "none" {
+		if w.residual == nil {
+			w.residual = make([]float32, len(x))
+		}
+		p.residual = slices.Clone(w.residual)
+	}
+	nonce := w.nonce(c.Plan.Round)
+	con, err := w.r.model.Encode(x, p.residual, nonce)
+	if err != nil {
+		return err
+	}
+	h.Root, h.Norm, h.Bytes, h.Nonce, h.Body = con.Root, con.Norm, con.Bytes, wire.Sum(nonce), wire.RawCID(con.Index)
+	for _, b := range append(con.Blocks, con.Index) {
+		w.r.cache.put(c.Plan.Round, wire.RawCID(b), b)
+		if _, err := w.r.cfg.Bodies.Put(c.Plan.Round, b); err != nil {
+			return fmt.Errorf("keep own body: %w", err)
+		}
+	}
+	p.spans = h.Spans
+	w.pending = p
+	w.sent.Store(con.Bytes)
+	return nil
+}
+
+// nonce is this peer's secret of a round: nobody else can foresee it, and a
+// restart gives the same one.
+func (w *worker) nonce(round uint64) []byte {
+	n := wire.Sum(w.r.cfg.Key.Sign("hived/nonce/v1\n", binary.BigEndian.AppendUint64(w.r.cfg.Run[:], round)))
+	return n[:]
+}
+
+func medianNorm(r *wire.Record) float32 {
+	var norms []float32
+	for _, raw := range r.Headers {
+		var h wire.Header
+		if e, err := wire.Open(raw); err == nil && e.Decode(&h) == nil {
+			if v, ok := r.Verdict(e.Sender); ok && v.Status == wire.Counted {
+				norms = append(norms, h.Norm)
+			}
+		}
+	}
+	return lowerMedian(norms)
+}
+
+// apply makes the version that a decided record gives, or comes nearer to it,
+// and tells the machine.
+func (w *worker) apply(ctx context.Context, c Apply, attested wire.Attest) {
+	merged, err := w.advance(ctx, c, attested)
+	if err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		w.r.log.Warn("version not made yet", "round", c.Record.Round, "err", err)
+		select { // ask again later: others may come back
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
+	w.r.post(ctx, Applied{Round: w.state.Round, Version: w.state.ID, Merged: merged})
+}
+
+func (w *worker) advance(ctx context.Context, c Apply, attested wire.Attest) (wire.CID, error) {
+	if w.state.Round+1 == c.Record.Round {
+		merged, err := w.merge(ctx, c.Record, c.Prev)
+		if err == nil {
+			return merged, nil
+		}
+		if attested.Version.IsZero() {
+			return wire.CID{}, err
+		}
+		w.r.log.Warn("merge failed, taking the version from others", "round", c.Record.Round, "err", err)
+	}
+	// Behind by more than one: the newest version that others vouch for.
+	target, round := attested.Version, c.Record.Round
+	if target.IsZero() {
+		target, round = c.Record.Certified.Version, c.Record.Certified.Round
+	}
+	if round > w.state.Round && !target.IsZero() {
+		if err := w.jump(ctx, round, target); err == nil || w.state.Round+1 >= c.Record.Round {
+			return wire.CID{}, err
+		}
+	}
+	// Nobody has it: replay the next record from its contributions.
+	_, rec, err := w.r.chain.get(w.state.Round + 1)
+	if err != nil {
+		return wire.CID{}, err
+	}
+	_, prev, err := w.r.chain.get(w.state.Round)
+	if err != nil {
+		return wire.CID{}, err
+	}
+	return w.merge(ctx, rec, prev)
+}
+
+// jump takes a version from others. Residual and late work are of another
+// trajectory and are dropped.
+func (w *worker) jump(ctx context.Context, round uint64, id wire.CID) error {
+	fctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	s, err := w.fetchState(fctx, round, id, w.r.holders())
+	if err != nil {
+		return fmt.Errorf("take version %d: %w", round, err)
+	}
+	w.residual, w.pending, w.late, w.window = nil, nil, nil, nil
+	return w.adopt(ctx, s, wire.CID{})
+}
+
+// adopt makes s durable, then visible.
+func (w *worker) adopt(ctx context.Context, s *State, merged wire.CID) error {
+	if err := w.keep(s); err != nil {
+		return fmt.Errorf("keep version %d: %w", s.Round, err)
+	}
+	_, rec, err := w.r.chain.get(s.Round)
+	if err != nil {
+		return fmt.Errorf("adopt version %d: %w", s.Round, err)
+	}
+	var entries []wire.EntryBody
+	if env, ok := w.r.slotHeld(slot("header", s.Round)); ok {
+		entries = append(entries, wire.EntryBody{Kind: wire.EntryContribution, Ref: wire.RawDigestCID(env.Digest()), Parent: w.state.ID, Round: s.Round})
+	}
+	entries = append(entries,
+		wire.EntryBody{Kind: wire.EntryRecord, Ref: wire.RawDigestCID(rec.Digest()), Round: s.Round},
+		wire.EntryBody{Kind: wire.EntryVersion, Ref: s.ID, Parent: merged, Round: s.Round})
+	if rec.Last {
+		entries = append(entries, wire.EntryBody{Kind: wire.EntryEnd, Ref: s.ID, Round: s.Round})
+	}
+	if _, err := w.r.cfg.Log.Append(ctx, entries); err != nil {
+		return fmt.Errorf("log version %d: %w", s.Round, err)
+	}
+	w.state = s
+	return nil
+}
+
+// merge computes the version of rec, the record after the worker's version.
+func (w *worker) merge(ctx context.Context, rec, prev *wire.Record) (wire.CID, error) {
+	updates, id, err := w.updates(ctx, rec, prev)
+	if err != nil {
+		return wire.CID{}, err
+	}
+	params, outer := w.tentative(rec, len(updates))
+	if params == nil {
+		params, outer = w.r.model.Next(w.state, prev.Steps, updates)
+	}
+	s, err := NewState(w.r.model.digest, rec.Round, params, w.state.Buffers, outer, nil)
+	if err != nil {
+		return wire.CID{}, err
+	}
+	w.settle(rec)
+	return id, w.adopt(ctx, s, id)
+}
+
+// tentative returns what a window's own steps gave, if just those count: the
+// same bits without doing them again.
+func (w *worker) tentative(rec *wire.Record, n int) (params, outer []float32) {
+	ws := w.window
+	if ws == nil || ws.round != rec.Round || len(ws.ids) != n || !slices.Equal(ws.ids, rec.Merged[:min(n, len(rec.Merged))]) {
+		return nil, nil
+	}
+	return ws.params, ws.outer
+}
+
+// updates returns the merged updates that rec counts, and the CID that stands
+// for them in the attestation.
+func (w *worker) updates(ctx context.Context, rec, prev *wire.Record) ([][]float32, wire.CID, error) {
+	if w.r.cfg.Genesis.Preset.Cadence.Window {
+		return w.windowUpdates(ctx, rec, prev)
+	}
+	if rec.CountedPeers() == 0 {
+		return nil, wire.CID{}, nil
+	}
+	in, err := w.counted(ctx, rec)
+	if err != nil {
+		return nil, wire.CID{}, err
+	}
+	merged, err := w.r.model.Merge(in)
+	if err != nil {
+		return nil, wire.CID{}, err
+	}
+	id, err := MergedCID(w.r.model.digest, w.r.cfg.Genesis.Preset.Merged, merged, nil)
+	return [][]float32{merged}, id, err
+}
+
+// counted gathers the bodies of a cut.
+func (w *worker) counted(ctx context.Context, rec *wire.Record) ([]Counted, error) {
+	fctx, cancel := context.WithTimeout(ctx, bodyDeadline)
+	defer cancel()
+	headers, err := CountedHeaders(rec)
+	if err != nil {
+		return nil, err
+	}
+	var in []Counted
+	for _, ch := range headers {
+		fb := FetchBody{Env: ch.Env, Header: ch.Header}
+		got := func(id wire.CID, b []byte) { w.r.cache.put(rec.Round, id, b) }
+		body, err := w.r.model.FetchBody(fctx, &fb.Header, w.r.getFrom(w.r.holders(ch.Env.Sender)), got)
+		if err != nil {
+			return nil, fmt.Errorf("contribution of %s: %w", ch.Env.Sender.Short(), err)
+		}
+		in = append(in, Counted{Samples: ch.Samples, Body: body, Part: func(i int) ([]byte, error) {
+			return w.r.local(wire.RawDigestCID(body.Parts[i].Block))
+		}})
+	}
+	return in, nil
+}
+
+// CountedHeader is a header that a record counts.
+type CountedHeader struct {
+	Env     wire.Envelope
+	Header  wire.Header
+	Samples uint32
+}
+
+// CountedHeaders returns the headers that a record counts, in the order of peer
+// ids.
+func CountedHeaders(rec *wire.Record) ([]CountedHeader, error) {
+	var out []CountedHeader
+	for _, v := range rec.Cut {
+		if v.Status != wire.Counted {
+			continue
+		}
+		found := false
+		for _, raw := range rec.Headers {
+			env, err := wire.Open(raw)
+			if err != nil {
+				return nil, err
+			}
+			if env.Digest() != v.Header {
+				continue
+			}
+			ch := CountedHeader{Env: env, Samples: v.Samples}
+			if err := env.Decode(&ch.Header); err != nil {
+				return nil, err
+			}
+			out, found = append(out, ch), true
+		}
+		if !found {
+			return nil, fmt.Errorf("record %d counts a header that it does not hold", rec.Round)
+		}
+	}
+	return out, nil
+}
+
+// settle books the fate of the own contribution: counted moves the residual,
+// late may ride once into the next round, anything else is dropped.
+func (w *worker) settle(rec *wire.Record) {
+	p := w.pending
+	if p == nil || p.round != rec.Round {
+		return
+	}
+	w.pending = nil
+	switch v, _ := rec.Verdict(w.r.self); {
+	case v.Status == wire.Counted:
+		w.residual = p.residual
+	case v.Status == wire.Late && w.lateAllowed(rec, v):
+		w.late = p
+	}
+}
+
+// lateAllowed reports whether late work may ride: only work that did not itself
+// carry late work does.
+func (w *worker) lateAllowed(rec *wire.Record, v wire.Verdict) bool {
+	for _, raw := range rec.Headers {
+		var h wire.Header
+		if e, err := wire.Open(raw); err == nil && e.Digest() == v.Header && e.Decode(&h) == nil {
+			return h.Late == 0
+		}
+	}
+	return false
+}
