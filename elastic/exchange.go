@@ -384,3 +384,57 @@ func (r *Runner) takeItem(it chainItem) error {
 	r.queue = append(r.queue, Decided{Cert: *c, Record: rec})
 	return r.drain()
 }
+
+// Leave says good-bye: it returns when a record has put this peer to rest, when
+// the run has ended, or when ctx ends.
+func (r *Runner) Leave(ctx context.Context) {
+	gone := false
+	for !gone {
+		err := r.ask(ctx, func() {
+			r.mach.Leave()
+			r.queue = append(r.queue, Tick{})
+			r.fatal(r.drain())
+			h := r.mach.Head()
+			gone = h == nil || h.Last || len(r.cfg.Net.Peers()) == 0
+			if h != nil && !gone {
+				s, ok := h.Seat(r.self)
+				gone = !ok || !s.Active
+			}
+		})
+		if err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Snapshot is what Status returns.
+type Snapshot struct {
+	Head     *wire.Record // nil before the start record
+	Version  wire.CID     // newest version here
+	Applied  uint64
+	Instance uint64
+	Plan     *Plan
+	Finished bool
+}
+
+// Status returns where the run stands at this peer.
+func (r *Runner) Status(ctx context.Context) (Snapshot, error) {
+	var s Snapshot
+	err := r.ask(ctx, func() {
+		s = Snapshot{Head: r.mach.Head(), Version: r.version, Applied: r.mach.Applied(), Instance: r.mach.NextInstance(), Plan: r.mach.Plan()}
+	})
+	select {
+	case <-r.ended:
+		s.Finished = true
+	default:
+	}
+	return s, err
+}
+
+// Ended is closed when the run is over and its last version certified.
+func (r *Runner) Ended() <-chan struct{} { return r.ended }

@@ -94,6 +94,7 @@ type Runner struct {
 	startedAt time.Time     // when the engine's instance started
 	decideIn  time.Duration
 	stopTrain context.CancelFunc
+	version   wire.CID      // newest version here
 	startEnv  []byte        // sealed proposal of record 0
 	windowEnd chan struct{} // closed when another member ends the window; nil outside
 	lastPull  time.Time
@@ -137,7 +138,11 @@ func New(cfg Config) (*Runner, error) {
 		ended: make(chan struct{}), fetchers: make(chan struct{}, maxFetchers)}
 	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave})
 	r.work = &worker{r: r}
-	return r, r.restore()
+	if err := r.restore(); err != nil {
+		return nil, err
+	}
+	r.version = r.work.state.ID
+	return r, nil
 }
 
 // restore replays the persisted chain into the agreement and the machine, and
@@ -256,6 +261,9 @@ func (r *Runner) drain() error {
 			if err := r.do(c); err != nil {
 				return err
 			}
+		}
+		if a, ok := ev.(Applied); ok {
+			r.version = a.Version
 		}
 		if h, ok := ev.(Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
 			r.cache.commit(h.Env.Sender)

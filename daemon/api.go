@@ -1,0 +1,412 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/apiary-net/hived/gossip"
+	"github.com/apiary-net/hived/wire"
+)
+
+// PeerStatus is one connected peer.
+type PeerStatus struct {
+	ID        string  `json:"id"`
+	Addr      string  `json:"addr"`
+	Transport string  `json:"transport"`
+	Inbound   bool    `json:"inbound"`
+	Seconds   float64 `json:"seconds"`
+	Agent     string  `json:"agent"`
+}
+
+// Status is what `hived status` prints.
+type Status struct {
+	Schema    string              `json:"schema"` // hived.status/v1
+	ID        string              `json:"id"`
+	Name      string              `json:"name"`
+	Version   string              `json:"version"`
+	Ready     bool                `json:"ready"`
+	Reasons   []string            `json:"reasons,omitempty"` // why not ready, or what is degraded
+	Seconds   float64             `json:"seconds"`           // since start
+	Addrs     []string            `json:"addrs"`
+	Peers     int                 `json:"peers"`
+	Bootstrap []gossip.BootStatus `json:"bootstrap,omitempty"`
+	Runs      []RunStatus         `json:"runs"`
+}
+
+// RunStatus is one run at this peer.
+type RunStatus struct {
+	ID       string  `json:"id"`
+	Name     string  `json:"name"`
+	Task     string  `json:"task"`
+	Preset   string  `json:"preset"`
+	State    string  `json:"state"` // waiting, training, finished, stopped
+	Round    uint64  `json:"round"` // of the newest record
+	Rounds   uint64  `json:"rounds"`
+	Applied  uint64  `json:"applied"`
+	Version  string  `json:"version"` // CID of the newest version here
+	Loss     float64 `json:"loss"`
+	Members  int     `json:"members"`
+	Active   int     `json:"active"`
+	Voters   int     `json:"voters"`
+	Counted  uint64  `json:"counted"` // contributions, as far as seen by this process
+	Expected uint64  `json:"expected"`
+	Bytes    struct {
+		Payload uint64 `json:"payload"` // of own contributions
+		Socket  uint64 `json:"socket"`  // sent by the whole daemon, from libp2p's counter
+	} `json:"bytes"`
+	TrainCPU float64  `json:"train_cpu_seconds"`
+	DecideMs float64  `json:"decide_ms_p50"`
+	Waiting  string   `json:"waiting,omitempty"`
+	Roster   []string `json:"roster"`
+	Error    string   `json:"error,omitempty"`
+}
+
+func (d *Daemon) status(ctx context.Context) Status {
+	s := Status{Schema: "hived.status/v1", ID: d.ID().String(), Name: d.cfg.Node.Name, Version: Version, Seconds: time.Since(d.began).Seconds(),
+		Addrs: d.node.Addrs(), Peers: len(d.node.Peers()), Bootstrap: d.node.BootstrapStatus(), Runs: []RunStatus{}}
+	s.Ready, s.Reasons = d.readiness()
+	for _, r := range d.allRuns() {
+		s.Runs = append(s.Runs, r.status(ctx))
+	}
+	slices.SortFunc(s.Runs, func(a, b RunStatus) int { return strings.Compare(a.ID, b.ID) })
+	return s
+}
+
+// readiness says whether every part works; a peer without others is ready, and
+// says so.
+func (d *Daemon) readiness() (bool, []string) {
+	d.mu.RLock()
+	ready := d.ready
+	d.mu.RUnlock()
+	var reasons []string
+	if !ready {
+		reasons = append(reasons, "starting or stopping")
+	}
+	if text, ok := d.node.Ready(); !ok {
+		reasons = append(reasons, text)
+	}
+	return ready, reasons
+}
+
+func (r *run) status(ctx context.Context) RunStatus {
+	g := &r.genesis
+	s := RunStatus{ID: r.id.String(), Name: g.Name, Task: g.Data[0].Name, Preset: g.Preset.Label, Rounds: g.Rounds, State: "waiting", Roster: []string{}}
+	s.TrainCPU = time.Duration(r.trainer.cpu.Load()).Seconds()
+	s.Bytes.Socket = r.d.node.Bytes().Out
+	p := &r.progress
+	p.mu.Lock()
+	s.Counted, s.Expected, s.Bytes.Payload = p.counted, p.expected, p.payload
+	if n := len(p.rounds); n > 0 {
+		s.Loss = p.rounds[n-1].Loss
+	}
+	if n := len(p.decide); n > 0 {
+		s.DecideMs = slices.Sorted(slices.Values(p.decide))[(n-1)/2]
+	}
+	if p.waiting != nil {
+		s.Waiting = waitText(p.waiting)
+	}
+	p.mu.Unlock()
+	select {
+	case <-r.done:
+		s.State = "stopped"
+		if r.err != nil {
+			s.Error = r.err.Error()
+		}
+		return s
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	snap, err := r.runner.Status(ctx)
+	if err != nil {
+		s.Error = err.Error()
+		return s
+	}
+	s.Applied, s.Version = snap.Applied, snap.Version.String()
+	if snap.Head != nil {
+		s.State = "training"
+		s.Round, s.Members, s.Voters = snap.Head.Round, len(snap.Head.Roster), len(snap.Head.Table)
+		for _, seat := range snap.Head.Roster {
+			s.Roster = append(s.Roster, seat.Peer.String())
+			if seat.Active {
+				s.Active++
+			}
+		}
+	}
+	if snap.Finished {
+		s.State = "finished"
+	}
+	return s
+}
+
+// checkLoopback refuses API addresses that others could reach.
+func checkLoopback(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("%s is not a loopback address; the API is for this machine only", addr)
+	}
+	return nil
+}
+
+func (d *Daemon) listen() ([]net.Listener, error) {
+	_ = os.Remove(d.cfg.API.Socket) // the directory's lock is ours: nobody listens
+	l, err := net.Listen("unix", d.cfg.API.Socket)
+	if err != nil {
+		return nil, Fail(ExitResource, err, "listen on the API socket")
+	}
+	if err := os.Chmod(d.cfg.API.Socket, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	out := []net.Listener{l}
+	if d.cfg.API.HTTP != "" {
+		t, err := net.Listen("tcp", d.cfg.API.HTTP)
+		if err != nil {
+			return nil, errors.Join(Fail(ExitResource, err, "listen on %s", d.cfg.API.HTTP), l.Close())
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func isServerClosed(err error) bool { return errors.Is(err, http.ErrServerClosed) }
+
+// server builds the API. On loopback it answers only to local names, so that no
+// web page can reach it through a rebound name, and changes need the header that
+// a browser does not send by itself.
+func (d *Daemon) server() *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", d.readyz)
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": Version}, nil) })
+	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics.reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, q *http.Request) { reply(w, d.status(q.Context()), nil) })
+	mux.HandleFunc("GET /api/v1/peers", func(w http.ResponseWriter, _ *http.Request) { reply(w, d.peers(), nil) })
+	mux.HandleFunc("POST /api/v1/join", d.join)
+	mux.HandleFunc("POST /api/v1/runs", d.postRun)
+	mux.HandleFunc("POST /api/v1/runs/{run}/start", d.postStart)
+	mux.HandleFunc("POST /api/v1/runs/{run}/stop", d.postStop)
+	mux.HandleFunc("POST /api/v1/runs/{run}/export", d.postExport)
+	mux.HandleFunc("GET /api/v1/runs/{run}", d.getRun)
+	mux.HandleFunc("GET /api/v1/runs/{run}/rounds", d.getRounds)
+	mux.HandleFunc("GET /api/v1/runs/{run}/genesis", d.getGenesis)
+	mux.HandleFunc("GET /api/v1/runs/{run}/ledger", d.getLedger)
+	return &http.Server{Handler: guard(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
+}
+
+func guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		host := q.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		if ip := net.ParseIP(host); host != "localhost" && host != "hived" && (ip == nil || !ip.IsLoopback()) {
+			http.Error(w, "host is not allowed", http.StatusForbidden)
+			return
+		}
+		if q.Method != http.MethodGet && q.Header.Get("Content-Type") != "application/json" {
+			http.Error(w, "changes need Content-Type: application/json", http.StatusUnsupportedMediaType)
+			return
+		}
+		q.Body = http.MaxBytesReader(w, q.Body, 1<<20)
+		next.ServeHTTP(w, q)
+	})
+}
+
+// ErrorBody is what the API answers instead of a result.
+type ErrorBody struct {
+	Error string   `json:"error"`
+	Code  ExitCode `json:"code"`
+}
+
+func reply(w http.ResponseWriter, v any, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		v = ErrorBody{err.Error(), CodeOf(err)}
+	}
+	_ = json.NewEncoder(w).Encode(v) // the client is gone if this fails
+}
+
+func (d *Daemon) readyz(w http.ResponseWriter, _ *http.Request) {
+	ok, reasons := d.readiness()
+	if !ok {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	for _, r := range reasons {
+		fmt.Fprintf(w, "[-]%s\n", r)
+	}
+	if ok {
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+func (d *Daemon) peers() []PeerStatus {
+	out := []PeerStatus{}
+	for _, p := range d.node.Peers() {
+		out = append(out, PeerStatus{p.ID.String(), p.Addr, p.Transport, p.Inbound, time.Since(p.Since).Seconds(), p.Agent})
+	}
+	return out
+}
+
+func (d *Daemon) find(s string) (*run, error) {
+	for _, r := range d.allRuns() {
+		if r.id.String() == s || r.genesis.Name == s || len(s) >= 8 && strings.HasPrefix(r.id.String(), s) {
+			return r, nil
+		}
+	}
+	return nil, Fail(ExitUsage, nil, "run %q is not in progress here; see hived run ls", s)
+}
+
+func (d *Daemon) getRun(w http.ResponseWriter, q *http.Request) {
+	r, err := d.find(q.PathValue("run"))
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	reply(w, r.status(q.Context()), nil)
+}
+
+func (d *Daemon) getGenesis(w http.ResponseWriter, q *http.Request) {
+	r, err := d.find(q.PathValue("run"))
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	reply(w, r.genesis, nil)
+}
+
+func (d *Daemon) postRun(w http.ResponseWriter, q *http.Request) {
+	var s RunSpec
+	if err := decodeJSON(q, &s); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	sealed, id, err := d.NewGenesis(s)
+	if err == nil {
+		_, err = d.StartRun(sealed)
+	}
+	reply(w, map[string]string{"id": id.String()}, err)
+}
+
+func decodeJSON(q *http.Request, v any) error {
+	dec := json.NewDecoder(q.Body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return Fail(ExitUsage, err, "read request")
+	}
+	return nil
+}
+
+// postStart takes part in a run that a peer knows, by id or name.
+func (d *Daemon) postStart(w http.ResponseWriter, q *http.Request) {
+	var body struct {
+		Seconds float64 `json:"seconds"` // limit
+	}
+	if err := decodeJSON(q, &body); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	name := q.PathValue("run")
+	want := wanted{Name: name}
+	if id, err := wire.ParseDigest(name); err == nil {
+		want = wanted{Run: id}
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), time.Duration(max(1, min(body.Seconds, 600))*float64(time.Second)))
+	defer cancel()
+	sealed, err := d.knownGenesis(want)
+	if err != nil {
+		sealed, err = d.findGenesis(ctx, want)
+	}
+	var id wire.RunID
+	if err == nil {
+		id, err = d.StartRun(sealed)
+	}
+	reply(w, map[string]string{"id": id.String()}, err)
+}
+
+func (d *Daemon) postStop(w http.ResponseWriter, q *http.Request) {
+	r, err := d.find(q.PathValue("run"))
+	if err == nil {
+		ctx, cancel := context.WithTimeout(q.Context(), leaveTime)
+		defer cancel()
+		err = d.StopRun(ctx, r.id)
+	}
+	reply(w, map[string]string{}, err)
+}
+
+// getRounds returns decided rounds from ?from= on; with ?follow=1 it streams
+// them as JSON lines until the client goes or the run ends.
+func (d *Daemon) getRounds(w http.ResponseWriter, q *http.Request) {
+	r, err := d.find(q.PathValue("run"))
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	from := uint64(1)
+	_, _ = fmt.Sscan(q.URL.Query().Get("from"), &from) // absent or wrong: all
+	follow := q.URL.Query().Get("follow") != ""
+	w.Header().Set("Content-Type", "application/jsonl")
+	enc := json.NewEncoder(w)
+	for {
+		lines, more := r.progress.since(from)
+		for _, l := range lines {
+			if enc.Encode(l) != nil {
+				return
+			}
+			from = l.Round + 1
+		}
+		if f, ok := w.(http.Flusher); ok {
+			f.Flush()
+		}
+		if !follow {
+			return
+		}
+		select {
+		case <-more:
+		case <-q.Context().Done():
+			return
+		case <-r.runner.Ended():
+			if lines, _ := r.progress.since(from); len(lines) == 0 {
+				return
+			}
+		case <-r.done:
+			return
+		}
+	}
+}
+
+// join dials an address and waits until the peer is connected.
+func (d *Daemon) join(w http.ResponseWriter, q *http.Request) {
+	var body struct {
+		Address string  `json:"address"`
+		Seconds float64 `json:"seconds"`
+	}
+	if err := decodeJSON(q, &body); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), time.Duration(max(1, min(body.Seconds, 600))*float64(time.Second)))
+	defer cancel()
+	p, err := d.node.Dial(ctx, body.Address)
+	if err != nil {
+		reply(w, nil, Fail(ExitNoPeer, err, "join %s", body.Address))
+		return
+	}
+	reply(w, map[string]any{"peer": p.String(), "peers": len(d.node.Peers())}, nil)
+}

@@ -1,0 +1,218 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/gossip"
+	"github.com/apiary-net/hived/shards"
+	"github.com/apiary-net/hived/wire"
+)
+
+// Version of the program; the linker sets it in releases.
+var Version = "0.1.0"
+
+// Daemon is one peer.
+type Daemon struct {
+	cfg   Config
+	key   wire.Key
+	log   *slog.Logger
+	lock  *lock
+	kv    *shards.BadgerKV
+	node  *gossip.Node
+	began time.Time
+
+	mu      sync.RWMutex
+	runs    map[wire.RunID]*run // guarded by mu
+	ready   bool                // guarded by mu
+	stop    context.CancelFunc  // of Run; guarded by mu
+	metrics *metrics
+
+	group *errgroup.Group // of Run
+	ctx   context.Context // of Run; for goroutines of the group
+}
+
+// Open takes the data directory and opens identity, store and network. A missing
+// identity is made. Close pairs with it.
+func Open(cfg Config) (*Daemon, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, Fail(ExitResource, err, "make data directory %s", cfg.DataDir)
+	}
+	l, err := lockDir(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{cfg: cfg, log: cfg.Logger, lock: l, runs: map[wire.RunID]*run{}, began: time.Now()}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Daemon) open() error {
+	key, err := LoadIdentity(d.cfg.DataDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = MakeIdentity(d.cfg.DataDir)
+	}
+	if err != nil {
+		return err
+	}
+	d.key = key
+	d.log = d.log.With("peer", key.Peer().Short())
+	d.kv, err = shards.OpenKV(filepath.Join(d.cfg.DataDir, "kv"), shards.KVOptions{Logger: d.log})
+	if err != nil {
+		return Fail(ExitResource, err, "open the store")
+	}
+	d.node, err = gossip.New(gossip.Config{Key: key, Listen: d.cfg.Network.Listen, Bootstrap: d.cfg.Network.Bootstrap,
+		MDNS: d.cfg.Network.MDNS, CacheFile: filepath.Join(d.cfg.DataDir, "peers.cache"), Allow: d.cfg.allow(),
+		MaxPeers: d.cfg.Network.MaxPeers, NAT: d.cfg.Network.NAT, Agent: "hived/" + Version, Serve: d, Pull: d.answer, Logger: d.log})
+	if err != nil {
+		return Fail(ExitResource, err, "open the network")
+	}
+	d.metrics = newMetrics(d)
+	d.node.Handle(protoVote, 16<<10, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Vote(from, b) }) })
+	d.node.Handle(protoSlice, elastic.MaxSlice, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Slice(from, b) }) })
+	d.node.Notify(func(p wire.PeerID, up bool) {
+		d.eachRun(func(r *run) { r.connected(p, up) })
+	})
+	return nil
+}
+
+// Close gives everything back. It is called after Run has returned.
+func (d *Daemon) Close() error {
+	var errs []error
+	if d.node != nil {
+		errs = append(errs, d.node.Close())
+	}
+	if d.kv != nil {
+		errs = append(errs, d.kv.Close())
+	}
+	return errors.Join(append(errs, d.lock.release())...)
+}
+
+// ID returns the peer's id.
+func (d *Daemon) ID() wire.PeerID { return d.key.Peer() }
+
+// Run serves until ctx ends, then leaves cleanly.
+func (d *Daemon) Run(ctx context.Context) error {
+	nodeCtx, stopNode := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopNode()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	listeners, err := d.listen()
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(nodeCtx)
+	d.mu.Lock()
+	d.group, d.ctx, d.stop = g, gctx, stop
+	d.mu.Unlock()
+	srv := d.server()
+	for _, l := range listeners {
+		g.Go(func() error {
+			if err := srv.Serve(l); !errors.Is(err, net.ErrClosed) && !isServerClosed(err) {
+				return fmt.Errorf("serve the API: %w", err)
+			}
+			return nil
+		})
+	}
+	g.Go(func() error { return d.node.Run(gctx) })
+	if err := d.resume(); err != nil {
+		d.log.Error("a run could not be resumed", "err", err)
+	}
+	d.mu.Lock()
+	d.ready = true
+	d.mu.Unlock()
+	d.log.Info("ready", "id", d.ID().String(), "addrs", d.node.Addrs(), "api", d.cfg.API.Socket)
+	select {
+	case <-ctx.Done():
+	case <-gctx.Done():
+	}
+	d.mu.Lock()
+	d.ready = false
+	d.mu.Unlock()
+	d.leave()
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_ = srv.Shutdown(sctx) // open event streams are cut below
+	_ = srv.Close()
+	stopNode()
+	err = g.Wait()
+	_ = os.Remove(d.cfg.API.Socket)
+	if err != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Stop asks Run to return.
+func (d *Daemon) Stop() {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.stop != nil {
+		d.stop()
+	}
+}
+
+const leaveTime = 5 * time.Second
+
+// leave says good-bye in every run and stops it.
+func (d *Daemon) leave() {
+	var wg sync.WaitGroup
+	for _, r := range d.allRuns() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+			defer cancel()
+			r.leave(ctx)
+			r.stop()
+		}()
+	}
+	wg.Wait()
+}
+
+// Block implements gossip.BlockSource over all runs.
+func (d *Daemon) Block(asker wire.PeerID, id wire.CID) ([]byte, error) {
+	worst := error(fs.ErrNotExist)
+	for _, r := range d.allRuns() {
+		b, err := r.runner.Block(asker, id)
+		if err == nil {
+			return b, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			worst = err
+		}
+	}
+	return nil, worst
+}
+
+func (d *Daemon) allRuns() []*run {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	out := make([]*run, 0, len(d.runs))
+	for _, r := range d.runs {
+		out = append(out, r)
+	}
+	return out
+}
+
+func (d *Daemon) eachRun(f func(*run)) {
+	for _, r := range d.allRuns() {
+		f(r)
+	}
+}

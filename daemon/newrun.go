@@ -1,0 +1,128 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/wire"
+)
+
+// RunSpec is what `run new` asks for; zero values take the preset's or the
+// task's defaults.
+type RunSpec struct {
+	Name     string   `json:"name"`
+	Task     string   `json:"task"` // mnist or text
+	Preset   string   `json:"preset"`
+	Rounds   uint64   `json:"rounds"`
+	Steps    uint32   `json:"steps"` // of a round
+	Batch    uint32   `json:"batch"`
+	MinPeers uint32   `json:"min_peers"`
+	Seed     uint64   `json:"seed"`
+	Codec    string   `json:"codec"`
+	Allow    []string `json:"allow"` // peer ids; none: open
+	Deadline uint32   `json:"deadline_ms"`
+}
+
+// NewGenesis reads the task's data, builds its model and returns the sealed
+// genesis of a new run.
+func (d *Daemon) NewGenesis(s RunSpec) ([]byte, wire.RunID, error) {
+	g, err := d.genesis(s)
+	if err != nil {
+		return nil, wire.RunID{}, err
+	}
+	sealed := wire.Seal(d.key, wire.KindGenesis, wire.RunID{}, 0, g).Bytes()
+	if _, _, err := wire.OpenGenesis(sealed); err != nil {
+		return nil, wire.RunID{}, Fail(ExitUsage, err, "run refused")
+	}
+	return sealed, wire.Sum(sealed), nil
+}
+
+func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
+	preset, err := elastic.PresetNamed(s.Preset)
+	if err != nil {
+		return nil, Fail(ExitUsage, err, "run refused")
+	}
+	data, err := train.Open(s.Task, d.cfg.Data)
+	if err != nil {
+		return nil, Fail(ExitFailed, err, "open data %q", s.Task)
+	}
+	root, err := data.Digest()
+	if err != nil {
+		return nil, Fail(ExitFailed, err, "read data %q", s.Task)
+	}
+	def, err := train.Default(s.Task)
+	if err != nil {
+		return nil, Fail(ExitUsage, err, "run refused")
+	}
+	g := &wire.Genesis{V: 1, Numerics: 1, Name: s.Name, Creator: d.ID(), Preset: preset.Preset, PartValues: 1 << 16,
+		Rounds: first(s.Rounds, preset.Rounds), MinPeers: first(s.MinPeers, 1), MinCounted: 1, MinVoters: 1,
+		Deadline: wire.Deadline{MinMs: 500, MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: 8, Replay: wire.ReplayFull, Seed: s.Seed}
+	if g.Preset.Cadence.Window {
+		g.Replay = wire.ReplayMerges
+	}
+	g.Preset.Cadence.Steps = first(s.Steps, g.Preset.Cadence.Steps)
+	if s.Codec != "" {
+		g.Preset.Codec = s.Codec
+	}
+	taskDefaults(g, def, s.Batch)
+	g.Data = []wire.DataContract{{Name: s.Task, Root: root, Train: uint64(data.Len("train")), Test: uint64(data.Len("test"))}}
+	if g.Admission, err = admission(s.Allow, d.ID()); err != nil {
+		return nil, err
+	}
+	def.Data, def.Seed, def.Threads = data, s.Seed, 1
+	t, err := train.New(def)
+	if err != nil {
+		return nil, Fail(ExitFailed, err, "build model %q", def.Model)
+	}
+	defer t.Close()
+	schema := t.Schema()
+	g.Schema = schema.Digest()
+	return g, nil
+}
+
+// taskDefaults takes model and local optimizer from the task where the preset
+// leaves them open; a preset that steps from merged gradients uses the task's
+// optimizer as its outer rule.
+func taskDefaults(g *wire.Genesis, def train.Config, batch uint32) {
+	g.Model = wire.ModelSpec{Name: def.Model, Args: []wire.Arg{}}
+	for k, v := range def.Args {
+		g.Model.Args = append(g.Model.Args, wire.Arg{Key: k, Value: v})
+	}
+	slices.SortFunc(g.Model.Args, func(a, b wire.Arg) int { return strings.Compare(a.Key, b.Key) })
+	in := def.Inner
+	g.Preset.Inner = wire.Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
+		Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: first(batch, uint32(in.Batch)), Decay: g.Preset.Inner.Decay}
+	if g.Preset.Cadence.Window {
+		g.Preset.Outer = wire.Outer{Rule: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
+			Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip}
+	}
+}
+
+func admission(allow []string, self wire.PeerID) (wire.Admission, error) {
+	if len(allow) == 0 {
+		return wire.Admission{Mode: "open", Allow: []wire.PeerID{}}, nil
+	}
+	a := wire.Admission{Mode: "allow-list", Allow: []wire.PeerID{self}}
+	for _, s := range allow {
+		p, err := wire.ParsePeer(s)
+		if err != nil {
+			return a, Fail(ExitUsage, err, "allow-list")
+		}
+		a.Allow = append(a.Allow, p)
+	}
+	slices.SortFunc(a.Allow, wire.PeerID.Compare)
+	a.Allow = slices.Compact(a.Allow)
+	return a, nil
+}
+
+func first[T comparable](xs ...T) T {
+	var zero T
+	for _, x := range xs {
+		if x != zero {
+			return x
+		}
+	}
+	return zero
+}

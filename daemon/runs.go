@@ -1,0 +1,311 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/apiary-net/hived/consensus/gpbft"
+	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/shards"
+	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/wire"
+)
+
+// run is one run in progress at this peer.
+type run struct {
+	d       *Daemon
+	id      wire.RunID
+	genesis wire.Genesis
+	sealed  []byte
+	runner  *elastic.Runner
+	trainer *trainer
+	log     *ledger.Log
+	bodies  *shards.Store
+	states  *shards.Store
+	net     *runNet
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error // of the runner; valid when done is closed
+
+	progress progress
+}
+
+// runKV is the part of the daemon's store that belongs to a run.
+type runKV struct {
+	kv     *shards.BadgerKV
+	prefix []byte
+}
+
+func (k runKV) key(b []byte) []byte { return append(append([]byte{}, k.prefix...), b...) }
+
+func (k runKV) Get(key []byte) ([]byte, error) { return k.kv.Get(k.key(key)) }
+
+func (k runKV) Apply(puts [][2][]byte, dels [][]byte, sync bool) error {
+	p := make([][2][]byte, len(puts))
+	for i, kv := range puts {
+		p[i] = [2][]byte{k.key(kv[0]), kv[1]}
+	}
+	q := make([][]byte, len(dels))
+	for i, b := range dels {
+		q[i] = k.key(b)
+	}
+	return k.kv.Apply(p, q, sync)
+}
+
+func (k runKV) Scan(prefix []byte, f func(key, value []byte) error) error {
+	return k.kv.Scan(k.key(prefix), func(key, value []byte) error { return f(key[len(k.prefix):], value) })
+}
+
+func (k runKV) Close() error { return nil }
+
+// bodyStore keeps bodies of many rounds in one epoch.
+type bodyStore struct{ s *shards.Store }
+
+func (b bodyStore) Put(round uint64, data []byte) (wire.CID, error) { return b.s.Put(round/1024, data) }
+func (b bodyStore) Get(id wire.CID) ([]byte, error)                 { return b.s.Get(id) }
+
+func (d *Daemon) runDir(id wire.RunID) string {
+	return filepath.Join(d.cfg.DataDir, "runs", id.String())
+}
+
+// StartRun takes part in the run of a sealed genesis.
+func (d *Daemon) StartRun(sealed []byte) (wire.RunID, error) {
+	g, id, err := wire.OpenGenesis(sealed)
+	if err != nil {
+		return id, Fail(ExitIntegrity, err, "run refused")
+	}
+	d.mu.RLock()
+	_, running := d.runs[id]
+	d.mu.RUnlock()
+	if running {
+		return id, nil
+	}
+	r, err := d.openRun(g, id, sealed)
+	if err != nil {
+		return id, err
+	}
+	d.mu.Lock()
+	if _, ok := d.runs[id]; ok || d.ctx == nil {
+		d.mu.Unlock()
+		r.close()
+		return id, nil
+	}
+	d.runs[id] = r
+	ctx, cancel := context.WithCancel(d.ctx)
+	r.cancel = cancel
+	group := d.group
+	d.mu.Unlock()
+	if err := d.kv.Apply([][2][]byte{{runStateKey(id), []byte("started")}}, nil, true); err != nil {
+		d.log.Error("run will not resume by itself", "run", id.Short(), "err", err)
+	}
+	group.Go(func() error {
+		r.main(ctx)
+		return nil
+	})
+	return id, nil
+}
+
+func runStateKey(id wire.RunID) []byte { return append([]byte("daemon/run/"), id[:]...) }
+
+// openRun opens what a run needs: data, model, stores, log, topic.
+func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, error) {
+	dir := d.runDir(id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, Fail(ExitResource, err, "make run directory")
+	}
+	if err := renameio.WriteFile(filepath.Join(dir, "genesis"), sealed, 0o600); err != nil {
+		return nil, Fail(ExitResource, err, "keep genesis")
+	}
+	data, err := train.Open(g.Data[0].Name, d.cfg.Data)
+	if err != nil {
+		return nil, Fail(ExitIncompatible, err, "run %s needs data %q", g.Name, g.Data[0].Name)
+	}
+	root, err := data.Digest()
+	if err != nil {
+		return nil, Fail(ExitIncompatible, err, "read data %q", g.Data[0].Name)
+	}
+	if root != g.Data[0].Root {
+		return nil, Fail(ExitIncompatible, nil, "data %q here has root %s, run %s wants %s", g.Data[0].Name, root.Short(), g.Name, g.Data[0].Root.Short())
+	}
+	t, err := train.New(TrainConfig(&g, data, d.cfg.Threads))
+	if err != nil {
+		return nil, Fail(ExitIncompatible, err, "run %s needs model %q", g.Name, g.Model.Name)
+	}
+	if s := t.Schema(); s.Digest() != g.Schema {
+		return nil, Fail(ExitIncompatible, nil, "model %q here has schema %s, run %s wants %s", g.Model.Name, s.Digest().Short(), g.Name, g.Schema.Short())
+	}
+	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: &trainer{Trainer: t}, done: make(chan struct{})}
+	if err := r.openStores(dir, root); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *run) openStores(dir string, root wire.Digest) (err error) {
+	d := r.d
+	cfg := shards.Config{FloorBytes: d.cfg.Store.FreeFloor, Logger: d.log}
+	if r.bodies, err = shards.Open(filepath.Join(dir, "bodies"), cfg); err != nil {
+		return Fail(ExitResource, err, "open bodies")
+	}
+	if r.states, err = shards.Open(filepath.Join(dir, "states"), cfg); err != nil {
+		return Fail(ExitResource, err, "open states")
+	}
+	kv := runKV{d.kv, append([]byte("run/"), r.id[:]...)}
+	r.log, err = ledger.Open(ledger.Config{KV: kv, Key: d.key, Run: r.id, Logger: d.log})
+	if err != nil {
+		return Fail(ExitIntegrity, err, "open the ledger")
+	}
+	r.net = &runNet{node: d.node}
+	agree := &agreement{run: r.id, eng: gpbft.New(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: func(slot []byte) []byte {
+		b, err := kv.Get(append([]byte("slot/"), slot...))
+		if err != nil {
+			return nil
+		}
+		return b
+	}})}
+	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
+		Bodies: bodyStore{r.bodies}, States: r.states, Log: r.log, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
+	if err != nil {
+		return Fail(ExitIncompatible, err, "take part in run %s", r.genesis.Name)
+	}
+	r.net.topic, err = d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) (v gossipVerdict) {
+		return verdict(r.runner.Check(b))
+	})
+	if err != nil {
+		return Fail(ExitFailed, err, "join the run's topic")
+	}
+	return nil
+}
+
+// main runs the runner and feeds it announcements until ctx ends.
+func (r *run) main(ctx context.Context) {
+	defer close(r.done)
+	defer r.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for {
+			select {
+			case m, ok := <-r.net.topic.Inbox():
+				if !ok {
+					return
+				}
+				r.runner.Hear(ctx, m.Data)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	r.err = r.runner.Run(ctx)
+	if r.err != nil {
+		r.d.log.Error("run stopped", "run", r.id.Short(), "err", r.err)
+	}
+	cancel()
+	wg.Wait()
+}
+
+func (r *run) connected(p wire.PeerID, up bool) {
+	r.d.mu.RLock()
+	ctx, group := r.d.ctx, r.d.group
+	r.d.mu.RUnlock()
+	if ctx == nil {
+		return
+	}
+	group.Go(func() error {
+		cctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		r.runner.Connected(cctx, p, up)
+		return nil
+	})
+}
+
+func (r *run) close() {
+	var errs []error
+	if r.net != nil && r.net.topic != nil {
+		errs = append(errs, r.net.topic.Leave())
+	}
+	if r.bodies != nil {
+		errs = append(errs, r.bodies.Close())
+	}
+	if r.states != nil {
+		errs = append(errs, r.states.Close())
+	}
+	errs = append(errs, r.trainer.Close())
+	if err := errors.Join(errs...); err != nil {
+		r.d.log.Warn("close run", "run", r.id.Short(), "err", err)
+	}
+}
+
+// leave says good-bye and waits until a record knows it, or ctx ends.
+func (r *run) leave(ctx context.Context) { r.runner.Leave(ctx) }
+
+func (r *run) stop() {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	<-r.done
+}
+
+// resume starts the runs that an earlier life took part in.
+func (d *Daemon) resume() error {
+	var ids []wire.RunID
+	err := d.kv.Scan([]byte("daemon/run/"), func(k, v []byte) error {
+		var id wire.RunID
+		if copy(id[:], k[len("daemon/run/"):]) == len(id) && string(v) == "started" {
+			ids = append(ids, id)
+		}
+		return nil
+	})
+	errs := []error{err}
+	for _, id := range ids {
+		b, err := os.ReadFile(filepath.Join(d.runDir(id), "genesis"))
+		if err == nil {
+			_, err = d.StartRun(b)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("resume run %s: %w", id.Short(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// StopRun leaves a run; it does not resume by itself any more.
+func (d *Daemon) StopRun(ctx context.Context, id wire.RunID) error {
+	d.mu.Lock()
+	r := d.runs[id]
+	delete(d.runs, id)
+	d.mu.Unlock()
+	if r == nil {
+		return Fail(ExitUsage, nil, "run %s is not in progress here; see hived run ls", id.Short())
+	}
+	if err := d.kv.Apply([][2][]byte{{runStateKey(id), []byte("stopped")}}, nil, true); err != nil {
+		return err
+	}
+	r.leave(ctx)
+	r.stop()
+	return nil
+}
+
+// TrainConfig returns the trainer's configuration for a run.
+func TrainConfig(g *wire.Genesis, data train.Dataset, threads int) train.Config {
+	args := map[string]int64{}
+	for _, a := range g.Model.Args {
+		args[a.Key] = a.Value
+	}
+	in := g.Preset.Inner
+	return train.Config{Model: g.Model.Name, Args: args, Data: data, Seed: g.Seed, Threads: threads,
+		Inner: train.Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
+			Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: int(in.Batch)}}
+}
