@@ -2,7 +2,11 @@
 
 package tensorops
 
-import "github.com/apiary-net/hived/tensorops/cpu"
+import (
+	"time"
+
+	"github.com/apiary-net/hived/tensorops/cpu"
+)
 
 type cpuDevice struct{}
 
@@ -14,6 +18,14 @@ func (cpuDevice) Open(p *Plan) (Session, error) { return openHost(p, native{}), 
 func (cpuDevice) Info() DeviceInfo {
 	return DeviceInfo{Name: "cpu", ISA: cpu.ISA(), Exact: true}
 }
+
+// SetThreads sets how many threads the CPU device uses, in [1, 256], and returns
+// the number reached. It holds for the whole process; results do not depend on it.
+func SetThreads(n int) int { return cpu.SetThreads(n) }
+
+// WorkerTime returns the processor time that the CPU device's threads, callers
+// not included, have used so far.
+func WorkerTime() time.Duration { return cpu.WorkerTime() }
 
 // native calls the C kernels, once an op.
 type native struct{}

@@ -7,6 +7,7 @@ const char *hv_isa(int i);          // i-th usable set, best first; NULL at the 
 const char *hv_current(void);
 int hv_set_threads(int n);
 int hv_threads(void);
+long hv_worker_ns(void);            // processor time of the pool's threads
 void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu);
 void hv_conv_fwd(const long *g, const float *x, const float *w, const float *bias, float *y, int relu);
 void hv_conv_dx(const long *g, const float *dy, const float *w, float *dx);

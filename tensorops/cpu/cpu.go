@@ -12,6 +12,7 @@ import "C"
 
 import (
 	"fmt"
+	"time"
 	"unsafe"
 )
 
@@ -47,6 +48,9 @@ func SetISA(name string) error {
 // [1, 256], and returns the number reached. The default is 1. Results do not
 // depend on it.
 func SetThreads(n int) int { return int(C.hv_set_threads(C.int(n))) }
+
+// WorkerTime returns the processor time used so far by the pool's threads.
+func WorkerTime() time.Duration { return time.Duration(C.hv_worker_ns()) }
 
 func f(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
 func i32(x []int32) *C.int32_t {

@@ -47,6 +47,7 @@ typedef struct {
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
 
 static inline L hv_kc(L k) { L nb = (k + HV_KC - 1) / HV_KC; L kc = nb ? ((k + nb - 1) / nb + 31) / 32 * 32 : 32; return kc; }
+int hv_threads(void);                               // pool.c
 void hv_run(hv_fn f, const void *args, L tiles);   // pool.c
 float *hv_scratch(int slot, size_t floats);        // per thread, 64-byte aligned, kept
 const float *hv_zeros(void);                       // at least 4096 zeros

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include "hived.h"
 #if defined(__x86_64__)
@@ -35,7 +36,7 @@ static struct {
   _Atomic long claim __attribute__((aligned(64))); // high 32 bits job, low 32 next tile
   _Atomic int done __attribute__((aligned(64)));
   _Atomic(hv_fn) f; _Atomic(const void *) args; _Atomic long n;
-  int made;
+  int made; pthread_t thread[MAX_THREADS];         // guarded by mu
 } P = {.threads = 1};
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 
@@ -83,14 +84,26 @@ int hv_set_threads(int n) {
   while (P.made < n - 1) {
     pthread_t t;
     if (pthread_create(&t, NULL, worker, (void *)(long)(P.made + 1))) break;
-    pthread_detach(t);
-    P.made++;
+    pthread_detach(t);   // workers never end
+    P.thread[P.made++] = t;
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (n > P.made + 1) n = P.made + 1;
   atomic_store(&P.threads, n);
   pthread_mutex_unlock(&mu);
   return n;
+}
+
+long hv_worker_ns(void) {
+  long ns = 0;
+  pthread_mutex_lock(&mu);
+  for (int i = 0; i < P.made; i++) {
+    clockid_t c;
+    struct timespec t;
+    if (!pthread_getcpuclockid(P.thread[i], &c) && !clock_gettime(c, &t)) ns += t.tv_sec * 1000000000l + t.tv_nsec;
+  }
+  pthread_mutex_unlock(&mu);
+  return ns;
 }
 
 static void publish(hv_fn f, const void *args, long n) {
