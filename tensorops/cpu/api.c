@@ -1,0 +1,188 @@
+// Entry points: fill an argument block, choose tiles, run them over the pool by
+// the table of the chosen instruction set.
+#if !defined(__clang__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+#include "api.h"
+#include <stdatomic.h>
+#include "hived.h"
+
+typedef struct { const char *name; const hv_table *table; } isa;
+static int usable(int i, isa *out) {
+#if defined(__x86_64__)
+  static const isa all[] = {{"avx512", &hv_avx512}, {"avx2", &hv_avx2}, {"scalar", &hv_scalar}, {"wide", &hv_wide}};
+  __builtin_cpu_init();
+  int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  int ok[] = {avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"), avx2, 1, avx2};
+#elif defined(__aarch64__)
+  static const isa all[] = {{"neon", &hv_neon}, {"scalar", &hv_scalar}};
+  int ok[] = {1, 1};
+#else
+  static const isa all[] = {{"scalar", &hv_scalar}};
+  int ok[] = {1};
+#endif
+  for (int j = 0; j < (int)(sizeof all / sizeof *all); j++)
+    if (ok[j] && i-- == 0) { *out = all[j]; return 1; }
+  return 0;
+}
+
+static _Atomic(const hv_table *) chosen;
+static const hv_table *table(void) {
+  const hv_table *t = atomic_load(&chosen);
+  if (!t) {
+    isa s;
+    usable(0, &s);
+    atomic_store(&chosen, t = s.table);
+  }
+  return t;
+}
+int hv_set_isa(const char *name) {
+  isa s;
+  for (int i = 0; usable(i, &s); i++)
+    if (!strcmp(s.name, name)) { atomic_store(&chosen, s.table); return 0; }
+  return -1;
+}
+const char *hv_isa(int i) {
+  isa s;
+  return usable(i, &s) ? s.name : NULL;
+}
+const char *hv_current(void) {
+  isa s;
+  const hv_table *t = table();
+  for (int i = 0; usable(i, &s); i++) if (s.table == t) return s.name;
+  return "";
+}
+
+static L ceil_div(L a, L b) { return (a + b - 1) / b; }
+
+// gemm_run cuts C into tiles of whole register blocks, about four a thread.
+static void gemm_run(hv_gemm_args *g) {
+  const hv_table *t = table();
+  L parts = hv_threads() > 1 && g->m * g->n * g->k > 64 * 64 * 64 ? 4 * hv_threads() : 1;
+  g->tm = g->m; g->tn = g->n;
+  if (!g->m || !g->n) return;
+  if (parts > 1) {
+    if (g->m / t->mr >= g->n / t->nr) g->tm = ceil_div(ceil_div(g->m, t->mr), parts) * t->mr;
+    else g->tn = ceil_div(ceil_div(g->n, t->nr), parts) * t->nr;
+  }
+  g->nm = ceil_div(g->m, g->tm);
+  hv_run(t->gemm, g, g->nm * ceil_div(g->n, g->tn));
+}
+
+void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu) {
+  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads, NULL, HV_STRIDED}, .b = {b, bls, bds, NULL, HV_STRIDED}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu};
+  gemm_run(&g);
+}
+
+static hv_conv geometry(const long *g) {
+  return (hv_conv){g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10]};
+}
+
+void hv_conv_fwd(const long *geo, const float *x, const float *w, const float *bias, float *y, int relu) {
+  hv_conv c = geometry(geo);
+  L k = c.kh * c.kw * c.c;
+  hv_gemm_args g = {.m = c.b * c.oh * c.ow, .n = c.o, .k = k, .a = {x, 0, 0, &c, HV_PATCH_ROWS}, .b = {w, k, 1, NULL, HV_STRIDED}, .c = y, .ldc = c.o, .bias = bias, .relu = relu};
+  gemm_run(&g);
+}
+
+void hv_conv_dx(const long *geo, const float *dy, const float *w, float *dx) {
+  hv_conv c = geometry(geo);
+  L taps = c.kh * c.kw;
+  float *wt = hv_scratch(5, taps * c.o * c.c);   // [(kh, kw, o), c]
+  for (L o = 0; o < c.o; o++) for (L t = 0; t < taps; t++) memcpy(wt + (t * c.o + o) * c.c, w + (o * taps + t) * c.c, c.c * 4);
+  hv_gemm_args g = {.m = c.b * c.h * c.w, .n = c.c, .k = taps * c.o, .a = {dy, 0, 0, &c, HV_PATCH_BACK}, .b = {wt, 1, c.c, NULL, HV_STRIDED}, .c = dx, .ldc = c.c};
+  gemm_run(&g);
+}
+
+// hv_conv_dw adds into dw. K is the number of positions: where the output is too
+// small to share, the blocks of K are computed side by side and added in order.
+void hv_conv_dw(const long *geo, const float *dy, const float *x, float *dw) {
+  hv_conv c = geometry(geo);
+  const hv_table *t = table();
+  hv_gemm_args g = {.m = c.o, .n = c.kh * c.kw * c.c, .k = c.b * c.oh * c.ow, .a = {dy, 1, c.o, NULL, HV_STRIDED}, .b = {x, 0, 0, &c, HV_PATCH_COLS}, .c = dw, .ldc = c.kh * c.kw * c.c, .add = 1};
+  L blocks = ceil_div(g.k, hv_kc(g.k)), size = g.m * g.n;
+  if (hv_threads() == 1 || blocks < 2 || size > 16 * t->mr * t->nr) { gemm_run(&g); return; }
+  g.part = hv_scratch(6, blocks * size);
+  hv_run(t->gemm, &g, blocks);
+  for (L b = 0; b < blocks; b++) for (L i = 0; i < size; i++) dw[i] += g.part[b * size + i];
+}
+
+static float attn_scale(long d) {
+  float r = d;
+  return 1.0f / __builtin_sqrtf(r);
+}
+void hv_attn_fwd(long b, long t, long h, long d, const float *qkv, float *y, float *stats) {
+  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .qkv = qkv, .y = y, .stats = stats, .scale = attn_scale(d)};
+  hv_run(table()->attn_fwd, &g, b * h * ceil_div(t, HV_TILE));
+}
+void hv_attn_bwd(long b, long t, long h, long d, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv) {
+  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .qkv = qkv, .out = y, .dout = dy, .stats = (float *)stats, .dqkv = dqkv, .scale = attn_scale(d)};
+  hv_run(table()->attn_bwd, &g, b * h);
+}
+void hv_norm_fwd(long n, long c, float eps, const float *x, const float *res, const float *gain, const float *b, float *y, float *sum, float *stats) {
+  hv_norm_args g = {.n = n, .c = c, .eps = eps, .x = x, .res = res, .g = gain, .b = b, .y = y, .osum = sum, .stats = stats};
+  hv_run(table()->norm_fwd, &g, ceil_div(n, HV_ROWS));
+}
+void hv_norm_bwd(long n, long c, const float *sum, const float *stats, const float *gain, const float *dy, const float *dsum, float *dx, float *dg, float *db, float *part) {
+  hv_norm_args g = {.n = n, .c = c, .g = gain, .sum = sum, .dy = dy, .dsum = dsum, .stats = (float *)stats, .dx = dx, .part = part};
+  L chunks = ceil_div(n, HV_ROWS);
+  hv_run(table()->norm_bwd, &g, chunks);
+  for (L t = 0; t < chunks; t++)
+    for (L i = 0; i < c; i++) { dg[i] += part[t * 2 * c + i]; db[i] += part[t * 2 * c + c + i]; }
+}
+double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, double *loss) {
+  hv_ce_args g = {n, v, x, label, dx, loss};
+  hv_run(table()->ce, &g, ceil_div(n, HV_ROWS));
+  double s = 0;
+  for (L i = 0; i < n; i++) s += loss[i];
+  return s;
+}
+static void spans(hv_fn f, long n, const float *x, const float *y, float *z) {
+  hv_ew_args g = {n, x, y, z, 0};
+  hv_run(f, &g, ceil_div(n, HV_SPAN));
+}
+void hv_gelu_fwd(long n, const float *x, float *y) { spans(table()->gelu_fwd, n, x, x, y); }
+void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx) { spans(table()->gelu_bwd, n, x, dy, dx); }
+void hv_add(long n, const float *x, const float *y, float *z) { spans(table()->add, n, x, y, z); }
+void hv_relu_mask(long n, const float *dy, const float *y, float *dx) { spans(table()->relu_mask, n, dy, y, dx); }
+void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int relu) {
+  hv_pool_args g = {b, h, w, c, x, NULL, NULL, y, relu};
+  hv_run(table()->pool_fwd, &g, b * (h / 2));
+}
+void hv_pool_bwd(long b, long h, long w, long c, const float *x, const float *y, const float *dy, float *dx, int relu) {
+  hv_pool_args g = {b, h, w, c, x, y, dy, dx, relu};
+  hv_run(table()->pool_bwd, &g, b * (h / 2));
+}
+void hv_embed_fwd(long n, long t, long c, const int32_t *id, const float *tab, const float *pos, float *y) {
+  hv_embed_args g = {.n = n, .t = t, .c = c, .id = id, .table = tab, .pos = pos, .y = y};
+  hv_run(table()->embed_fwd, &g, ceil_div(n, HV_ROWS));
+}
+void hv_embed_bwd(long n, long t, long c, const int32_t *id, const float *dy, float *dtable, float *dpos) {
+  hv_embed_args g = {.n = n, .t = t, .c = c, .id = id, .dy = dy, .dtable = dtable, .dpos = dpos, .tc = ceil_div(ceil_div(c, hv_threads()), 32) * 32};
+  hv_run(table()->embed_bwd, &g, ceil_div(c, g.tc));
+}
+void hv_cols(long n, long c, const float *x, float *y) {
+  hv_cols_args g = {n, c, x, y};
+  hv_run(table()->cols, &g, ceil_div(c, HV_ROWS));
+}
+static hv_opt_args coefs(const float *c) {
+  return (hv_opt_args){.gs = c[0], .lr = c[1], .b1 = c[2], .b2 = c[3], .eps = c[4], .wd = c[5], .c1 = c[6], .c2 = c[7]};
+}
+void hv_adamw(long n, float *p, float *m, float *v, const float *grad, const float *coef) {
+  hv_opt_args g = coefs(coef);
+  g.n = n; g.p = p; g.m = m; g.v = v; g.g = grad;
+  hv_run(table()->adamw, &g, ceil_div(n, HV_SPAN));
+}
+void hv_sgd(long n, float *p, float *m, const float *grad, const float *coef) {
+  hv_opt_args g = coefs(coef);
+  g.n = n; g.p = p; g.m = m; g.v = NULL; g.g = grad;
+  hv_run(table()->sgd, &g, ceil_div(n, HV_SPAN));
+}
+double hv_sumsq(long n, const float *x, double *part) {
+  hv_sq_args g = {n, x, part};
+  L blocks = ceil_div(n, 4096);
+  hv_run(table()->sumsq, &g, blocks);
+  double s = 0;
+  for (L i = 0; i < blocks; i++) s += part[i];
+  return s;
+}

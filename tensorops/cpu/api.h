@@ -1,0 +1,32 @@
+// What Go calls: one function an op, each over raw arrays, run over the pool.
+#ifndef HIVED_API_H
+#define HIVED_API_H
+#include <stdint.h>
+int hv_set_isa(const char *name);   // 0: done, -1: not on this machine
+const char *hv_isa(int i);          // i-th usable set, best first; NULL at the end
+const char *hv_current(void);
+int hv_set_threads(int n);
+int hv_threads(void);
+long hv_worker_ns(void);            // processor time of the pool's threads
+void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu);
+void hv_conv_fwd(const long *g, const float *x, const float *w, const float *bias, float *y, int relu);
+void hv_conv_dx(const long *g, const float *dy, const float *w, float *dx);
+void hv_conv_dw(const long *g, const float *dy, const float *x, float *dw);
+void hv_attn_fwd(long b, long t, long h, long d, const float *qkv, float *y, float *stats);
+void hv_attn_bwd(long b, long t, long h, long d, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv);
+void hv_norm_fwd(long n, long c, float eps, const float *x, const float *res, const float *g, const float *b, float *y, float *sum, float *stats);
+void hv_norm_bwd(long n, long c, const float *sum, const float *stats, const float *g, const float *dy, const float *dsum, float *dx, float *dg, float *db, float *part);
+double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, double *loss);
+void hv_gelu_fwd(long n, const float *x, float *y);
+void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx);
+void hv_add(long n, const float *x, const float *y, float *z);
+void hv_relu_mask(long n, const float *dy, const float *y, float *dx);
+void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int relu);
+void hv_pool_bwd(long b, long h, long w, long c, const float *x, const float *y, const float *dy, float *dx, int relu);
+void hv_embed_fwd(long n, long t, long c, const int32_t *id, const float *table, const float *pos, float *y);
+void hv_embed_bwd(long n, long t, long c, const int32_t *id, const float *dy, float *dtable, float *dpos);
+void hv_cols(long n, long c, const float *x, float *y);
+void hv_adamw(long n, float *p, float *m, float *v, const float *g, const float *coef);
+void hv_sgd(long n, float *p, float *m, const float *g, const float *coef);
+double hv_sumsq(long n, const float *x, double *part);
+#endif

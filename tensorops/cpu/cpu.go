@@ -1,0 +1,172 @@
+//go:build cgo
+
+package cpu
+
+/*
+#cgo CFLAGS: -O3 -Wall -Wno-psabi
+#cgo LDFLAGS: -lpthread -lm
+#include "api.h"
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+)
+
+// ISAs returns the instruction sets that this machine can run, best first:
+// among avx512, avx2, neon, scalar, and wide (the 16-lane source run by AVX2,
+// for tests).
+func ISAs() []string {
+	var s []string
+	for i := C.int(0); ; i++ {
+		p := C.hv_isa(i)
+		if p == nil {
+			return s
+		}
+		s = append(s, C.GoString(p))
+	}
+}
+
+// ISA returns the instruction set in use.
+func ISA() string { return C.GoString(C.hv_current()) }
+
+// SetISA chooses the instruction set of all later calls. Results do not depend
+// on it.
+func SetISA(name string) error {
+	p := C.CString(name)
+	defer C.free(unsafe.Pointer(p))
+	if C.hv_set_isa(p) != 0 {
+		return fmt.Errorf("set instruction set %q: not usable here, have %v", name, ISAs())
+	}
+	return nil
+}
+
+// SetThreads sets how many threads, the caller included, share one call, in
+// [1, 256], and returns the number reached. The default is 1. Results do not
+// depend on it.
+func SetThreads(n int) int { return int(C.hv_set_threads(C.int(n))) }
+
+// WorkerTime returns the processor time used so far by the pool's threads.
+func WorkerTime() time.Duration { return time.Duration(C.hv_worker_ns()) }
+
+func f(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
+func i32(x []int32) *C.int32_t {
+	return (*C.int32_t)(unsafe.SliceData(x))
+}
+func f64(x []float64) *C.double { return (*C.double)(unsafe.SliceData(x)) }
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Mat is a strided operand: element (lane, depth) at P[lane*Lane+depth*Depth].
+type Mat struct {
+	P           []float32
+	Lane, Depth int
+}
+
+// Gemm sets (or adds to) c[i*ldc+j] the product over k of a(i, p) and b(j, p),
+// then adds bias[j] (may be nil) and applies relu.
+func Gemm(m, n, k int, a, b Mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
+	C.hv_gemm(C.long(m), C.long(n), C.long(k), f(a.P), C.long(a.Lane), C.long(a.Depth), f(b.P), C.long(b.Lane), C.long(b.Depth), f(c), C.long(ldc), flag(add), f(bias), flag(relu))
+}
+
+// Conv is the geometry of a convolution: B, H, W, C, OH, OW, O, KH, KW, stride, pad.
+type Conv [11]int
+
+func (c *Conv) long() *C.long { return (*C.long)(unsafe.Pointer(c)) }
+
+// ConvForward writes y = conv(x, w) + bias.
+func ConvForward(c *Conv, x, w, bias, y []float32, relu bool) {
+	C.hv_conv_fwd(c.long(), f(x), f(w), f(bias), f(y), flag(relu))
+}
+
+// ConvInput writes the gradient of the input.
+func ConvInput(c *Conv, dy, w, dx []float32) { C.hv_conv_dx(c.long(), f(dy), f(w), f(dx)) }
+
+// ConvWeight adds the gradient of the weights.
+func ConvWeight(c *Conv, dy, x, dw []float32) { C.hv_conv_dw(c.long(), f(dy), f(x), f(dw)) }
+
+// AttentionForward writes y [B,T,H*D] and stats [B,H,T,2].
+func AttentionForward(b, t, h, d int, qkv, y, stats []float32) {
+	C.hv_attn_fwd(C.long(b), C.long(t), C.long(h), C.long(d), f(qkv), f(y), f(stats))
+}
+
+// AttentionBackward writes dqkv [B,T,3*H*D].
+func AttentionBackward(b, t, h, d int, qkv, y, stats, dy, dqkv []float32) {
+	C.hv_attn_bwd(C.long(b), C.long(t), C.long(h), C.long(d), f(qkv), f(y), f(stats), f(dy), f(dqkv))
+}
+
+// NormForward writes y, stats [n,2] and, where res is not nil, sum = x + res.
+func NormForward(n, c int, eps float32, x, res, gain, shift, y, sum, stats []float32) {
+	C.hv_norm_fwd(C.long(n), C.long(c), C.float(eps), f(x), f(res), f(gain), f(shift), f(y), f(sum), f(stats))
+}
+
+// NormBackward writes dx (+ dsum where not nil) and adds to dgain and dshift;
+// part holds 2*c floats for every 64 rows. dx may be dsum.
+func NormBackward(n, c int, sum, stats, gain, dy, dsum, dx, dgain, dshift, part []float32) {
+	C.hv_norm_bwd(C.long(n), C.long(c), f(sum), f(stats), f(gain), f(dy), f(dsum), f(dx), f(dgain), f(dshift), f(part))
+}
+
+// CrossEntropy returns the sum of the rows' losses, also kept in loss, and writes
+// their gradient to dx where it is not nil.
+func CrossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64 {
+	return float64(C.hv_ce(C.long(n), C.long(v), f(x), i32(label), f(dx), f64(loss)))
+}
+
+// GeluForward writes y = gelu(x).
+func GeluForward(x, y []float32) { C.hv_gelu_fwd(C.long(len(x)), f(x), f(y)) }
+
+// GeluBackward writes dx = dy * gelu'(x); dx may be dy.
+func GeluBackward(x, dy, dx []float32) { C.hv_gelu_bwd(C.long(len(x)), f(x), f(dy), f(dx)) }
+
+// Add writes z = x + y; z may be either.
+func Add(x, y, z []float32) { C.hv_add(C.long(len(x)), f(x), f(y), f(z)) }
+
+// ReluMask writes dx = dy where y > 0, else 0; dx may be dy.
+func ReluMask(dy, y, dx []float32) { C.hv_relu_mask(C.long(len(dy)), f(dy), f(y), f(dx)) }
+
+// PoolForward writes 2x2 maxima of x [b,h,w,c], then relu.
+func PoolForward(b, h, w, c int, x, y []float32, relu bool) {
+	C.hv_pool_fwd(C.long(b), C.long(h), C.long(w), C.long(c), f(x), f(y), flag(relu))
+}
+
+// PoolBackward writes dx.
+func PoolBackward(b, h, w, c int, x, y, dy, dx []float32, relu bool) {
+	C.hv_pool_bwd(C.long(b), C.long(h), C.long(w), C.long(c), f(x), f(y), f(dy), f(dx), flag(relu))
+}
+
+// EmbedForward writes y[r] = table[id[r]] + pos[r mod t].
+func EmbedForward(n, t, c int, id []int32, table, pos, y []float32) {
+	C.hv_embed_fwd(C.long(n), C.long(t), C.long(c), i32(id), f(table), f(pos), f(y))
+}
+
+// EmbedBackward adds to dtable and dpos.
+func EmbedBackward(n, t, c int, id []int32, dy, dtable, dpos []float32) {
+	C.hv_embed_bwd(C.long(n), C.long(t), C.long(c), i32(id), f(dy), f(dtable), f(dpos))
+}
+
+// Columns adds the column sums of x [n,c] to y.
+func Columns(n, c int, x, y []float32) { C.hv_cols(C.long(n), C.long(c), f(x), f(y)) }
+
+// Coef are an optimizer's numbers: gradient scale, learning rate, first and second
+// decay (SGD: momentum in the first), epsilon, weight decay, bias corrections.
+type Coef [8]float32
+
+// AdamW updates p, m and v from g.
+func AdamW(p, m, v, g []float32, c *Coef) {
+	C.hv_adamw(C.long(len(p)), f(p), f(m), f(v), f(g), f(c[:]))
+}
+
+// SGD updates p and its momentum m from g.
+func SGD(p, m, g []float32, c *Coef) { C.hv_sgd(C.long(len(p)), f(p), f(m), f(g), f(c[:])) }
+
+// SumSquares is num.SumSquares; part holds one float64 for every 4,096 elements.
+func SumSquares(x []float32, part []float64) float64 {
+	return float64(C.hv_sumsq(C.long(len(x)), f(x), f64(part)))
+}

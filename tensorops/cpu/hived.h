@@ -1,0 +1,58 @@
+// Shared declarations of the kernels. A kernel is a serial function over one
+// tile of an argument block; api.c runs its tiles over the pool.
+#ifndef HIVED_CPU_H
+#define HIVED_CPU_H
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define HV_KC 384      // longest chain of a GEMM block; the blocks depend on K only
+#define HV_ROWS 64     // rows of a chunk of a column reduction
+#define HV_TILE 64     // rows and keys of an attention tile
+#define HV_SPAN 8192   // elements of a tile of an elementwise kernel
+#define HV_MIN(a, b) ((a) < (b) ? (a) : (b))
+typedef long L;
+
+// Geometry of a convolution. Images are [B, H, W, C]; the patch matrix has a row
+// for each of the B*OH*OW outputs and a column for each (kh, kw, c).
+// back: the rows are the B*H*W inputs and the columns (kh, kw, o) of the output.
+typedef struct { L b, h, w, c, oh, ow, o, kh, kw, stride, pad; } hv_conv;
+
+// One operand of a GEMM: element (lane, depth) at p[lane*ls + depth*ds], or the
+// patch matrix of an image.
+typedef struct { const float *p; L ls, ds; const hv_conv *g; int kind; } hv_src;
+enum { HV_STRIDED, HV_PATCH_ROWS, HV_PATCH_COLS, HV_PATCH_BACK };
+
+typedef struct {
+  L m, n, k; hv_src a, b; float *c; L ldc; int add, relu; const float *bias;
+  L tm, tn, nm;                  // tile sizes and tiles along m
+  float *part;                   // not NULL: tile t is block t of K, written to part + t*m*n
+} hv_gemm_args;
+typedef struct { L b, t, h, d; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
+typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; } hv_norm_args;
+typedef struct { L n, v; const float *x; const int32_t *label; float *dx; double *loss; } hv_ce_args;
+typedef struct { L n; const float *x, *y; float *z; int add; } hv_ew_args;
+typedef struct { L b, h, w, c; const float *x, *y, *dy; float *z; int relu; } hv_pool_args;
+typedef struct { L n, t, c, v; const int32_t *id; const float *table, *pos, *dy; float *y, *dtable, *dpos; L tc; } hv_embed_args;
+typedef struct { L n, c; const float *x; float *y; } hv_cols_args;
+typedef struct { L n; float *p, *m, *v; const float *g; float gs, lr, b1, b2, eps, wd, c1, c2; } hv_opt_args;
+typedef struct { L n; const float *x; double *part; } hv_sq_args;
+
+typedef void (*hv_fn)(const void *args, L tile);
+typedef struct {
+  L mr, nr;
+  hv_fn gemm, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask,
+      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, adamw, sgd, sumsq;
+} hv_table;
+extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
+
+static inline L hv_kc(L k) { L nb = (k + HV_KC - 1) / HV_KC; L kc = nb ? ((k + nb - 1) / nb + 31) / 32 * 32 : 32; return kc; }
+int hv_threads(void);                               // pool.c
+void hv_run(hv_fn f, const void *args, L tiles);   // pool.c
+float *hv_scratch(int slot, size_t floats);        // per thread, 64-byte aligned, kept
+const float *hv_zeros(void);                       // at least 4096 zeros
+
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+#endif

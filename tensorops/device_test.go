@@ -1,0 +1,280 @@
+package tensorops
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand"
+	"testing"
+
+	"github.com/apiary-net/hived/tensorops/cpu"
+	"github.com/apiary-net/hived/tensorops/num"
+)
+
+// net is a small graph that exercises some ops, with its inputs.
+type net struct {
+	name  string
+	build func(g *Graph) V
+	batch func(r *rand.Rand) Batch
+}
+
+func floats(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+func labels(r *rand.Rand, n, classes int) []int32 {
+	x := make([]int32, n)
+	for i := range x {
+		x[i] = int32(r.Intn(classes))
+	}
+	if n > 3 {
+		x[n/2] = -1
+	}
+	return x
+}
+
+func ids(r *rand.Rand, n, v int) []int32 {
+	x := make([]int32, n)
+	for i := range x {
+		x[i] = int32(r.Intn(v))
+	}
+	return x
+}
+
+var normal = Init{Normal: true, Scale: 0.3}
+
+// linearNet is act(x w' + b), then a layer of classes.
+func linearNet(n, c, o, classes int, act Act) net {
+	return net{fmt.Sprintf("linear-%dx%dx%d-%d", n, c, o, act), func(g *Graph) V {
+		x, y := g.Input("x", F32, n, c), g.Input("y", I32, n)
+		h := g.Linear(x, g.Param("a", normal, true, o, c), g.Param("b", normal, false, o), act)
+		return g.CrossEntropy(g.Linear(h, g.Param("c", normal, true, classes, o), V{}, None), y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Float: [][]float32{floats(r, n*c)}, Int: [][]int32{labels(r, n, classes)}}
+	}}
+}
+
+// convNet is two convolutions with pooling and a layer of classes.
+func convNet(b, h, w, c, o, k, stride, pad int, act Act) net {
+	return net{fmt.Sprintf("conv-%dx%dx%dx%d-o%dk%ds%dp%d-%d", b, h, w, c, o, k, stride, pad, act), func(g *Graph) V {
+		x, y := g.Input("x", F32, b, h, w, c), g.Input("y", I32, b)
+		v := g.Conv(x, g.Param("c1", normal, true, o, k, k, c), g.Param("b1", normal, false, o), 1, k/2, act)
+		v = g.MaxPool2(v, Relu-act) // relu once: before or after
+		v = g.Conv(v, g.Param("c2", normal, true, o+3, k, k, o), g.Param("b2", normal, false, o+3), stride, pad, Relu)
+		s := v.Shape
+		n := s[1] * s[2] * s[3]
+		v = g.Linear(g.Reshape(v, b, n), g.Param("f", normal, true, 10, n), g.Param("g", normal, false, 10), None)
+		return g.CrossEntropy(v, y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Float: [][]float32{floats(r, b*h*w*c)}, Int: [][]int32{labels(r, b, 10)}}
+	}}
+}
+
+// gptNet is layers of a transformer with tied head.
+func gptNet(b, t, heads, d, vocab, layers int) net {
+	c := heads * d
+	return net{fmt.Sprintf("gpt-b%dt%dh%dd%dl%d", b, t, heads, d, layers), func(g *Graph) V {
+		x, y := g.Input("x", I32, b, t), g.Input("y", I32, b, t)
+		table := g.Param("wte", normal, true, vocab, c)
+		h := g.Embed(x, table, g.Param("wpe", normal, true, t, c))
+		res := V{}
+		vec := func(name string, s float32) V { return g.Param(name, Init{Scale: s}, false, c) }
+		var n V
+		for l := range layers {
+			p := fmt.Sprintf("h%02d.", l)
+			n, res = g.Norm(h, res, vec(p+"n1g", 1), vec(p+"n1b", 0), 1e-5)
+			q := g.Linear(n, g.Param(p+"qkv", normal, true, 3*c, c), g.Param(p+"qkvb", normal, false, 3*c), None)
+			h = g.Linear(g.Attention(q, heads), g.Param(p+"o", normal, true, c, c), V{}, None)
+			n, res = g.Norm(h, res, vec(p+"n2g", 1), vec(p+"n2b", 0), 1e-5)
+			h = g.Linear(n, g.Param(p+"f", normal, true, 2*c, c), g.Param(p+"fb", normal, false, 2*c), Gelu)
+			h = g.Linear(h, g.Param(p+"p", normal, true, c, 2*c), g.Param(p+"pb", normal, false, c), None)
+		}
+		n, _ = g.Norm(h, res, vec("nfg", 1), vec("nfb", 0), 1e-5)
+		return g.CrossEntropy(g.Linear(n, table, V{}, None), y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Int: [][]int32{ids(r, b*t, vocab), labels(r, b*t, vocab)}}
+	}}
+}
+
+// addNet reads one value three times, so gradients must add up.
+func addNet(n, c int) net {
+	return net{"add", func(g *Graph) V {
+		x, y := g.Input("x", F32, n, c), g.Input("y", I32, n)
+		h := g.Linear(x, g.Param("a", normal, true, c, c), V{}, None)
+		a := g.Add(h, g.Gelu(h))
+		b := g.Add(a, g.Linear(h, g.Param("b", normal, true, c, c), V{}, None))
+		return g.CrossEntropy(g.Add(b, b), y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Float: [][]float32{floats(r, n*c)}, Int: [][]int32{labels(r, n, c)}}
+	}}
+}
+
+func nets() []net {
+	return []net{
+		linearNet(5, 3, 7, 4, Relu), linearNet(70, 33, 50, 10, Gelu), linearNet(1, 1, 1, 2, None),
+		linearNet(33, 400, 37, 11, Relu), linearNet(500, 17, 19, 40, None), linearNet(65, 800, 16, 3, Relu),
+		convNet(2, 8, 8, 1, 5, 3, 1, 1, None), convNet(3, 9, 7, 3, 8, 3, 2, 1, Relu), convNet(2, 12, 10, 2, 17, 5, 1, 0, None),
+		convNet(2, 14, 14, 32, 32, 3, 1, 1, None), convNet(9, 13, 13, 4, 16, 3, 2, 0, Relu),
+		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 64, 2, 8, 40, 1), gptNet(2, 70, 1, 33, 256, 1), gptNet(1, 130, 3, 16, 20, 2),
+		addNet(6, 37),
+	}
+}
+
+// run makes two accumulated steps and two updates, and returns all that came out.
+func run(t testing.TB, d Device, n net) (out []float32, losses []float64) {
+	t.Helper()
+	g := &Graph{}
+	loss := n.build(g)
+	p, err := Compile(g, loss, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.Open(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w := make([]float32, p.ParamLen)
+	for i, q := range p.Params {
+		num.FillNormal(w[q.Off:][:q.Shape.Size()], 1, uint64(i), 0.3)
+	}
+	if err := s.Write(Params, w); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewSource(3))
+	read := func(v Vector) {
+		x := make([]float32, p.ParamLen)
+		if err := s.Read(v, x); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, x...)
+	}
+	for step, o := range []Optimizer{{Rule: AdamW, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, Clip: 0.5}, {Rule: SGD, Beta1: 0.9, WeightDecay: 0.01}} {
+		s.ZeroGrads()
+		for range 2 {
+			l, err := s.Step(context.Background(), n.batch(r))
+			if err != nil {
+				t.Fatal(err)
+			}
+			losses = append(losses, l)
+		}
+		read(Grads)
+		if err := s.Update(o, UpdateArgs{LR: 0.01, Scale: 1.0 / 7, Step: uint64(step + 1)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []Vector{Params, M1, M2} {
+			read(v)
+		}
+	}
+	return out, losses
+}
+
+// TestBitsEqual compares every op on every instruction set with 1, 2 and 3 threads
+// with the plain Go reference, by bytes.
+func TestBitsEqual(t *testing.T) {
+	isas := cpu.ISAs()
+	if len(isas) == 0 {
+		t.Skip("built without cgo: no kernels to compare")
+	}
+	defer cpu.SetThreads(1)
+	defer func() { _ = cpu.SetISA(isas[0]) }()
+	for _, n := range nets() {
+		want, wantLoss := run(t, Reference(), n)
+		for _, f := range want {
+			if !num.Finite(f) {
+				t.Fatalf("%s: reference is not finite", n.name)
+			}
+		}
+		for _, isa := range isas {
+			if err := cpu.SetISA(isa); err != nil {
+				t.Fatal(err)
+			}
+			for threads := 1; threads <= 3; threads++ {
+				if got := cpu.SetThreads(threads); got != threads {
+					t.Fatalf("SetThreads(%d) = %d", threads, got)
+				}
+				got, gotLoss := run(t, CPU(), n)
+				what := fmt.Sprintf("%s on %s with %d threads", n.name, isa, threads)
+				bad := 0
+				for i := range want {
+					if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+						if bad++; bad < 3 {
+							t.Errorf("%s: element %d of %d is %x, want %x", what, i, len(want), got[i], want[i])
+						}
+					}
+				}
+				for i := range wantLoss {
+					if math.Float64bits(gotLoss[i]) != math.Float64bits(wantLoss[i]) {
+						t.Errorf("%s: loss %d is %v, want %v", what, i, gotLoss[i], wantLoss[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestGradients compares the reference's gradients with central differences.
+func TestGradients(t *testing.T) {
+	for _, n := range []net{
+		linearNet(5, 3, 7, 4, Relu), linearNet(6, 5, 8, 4, Gelu), convNet(2, 8, 8, 1, 3, 3, 1, 1, None), convNet(2, 7, 9, 2, 3, 3, 2, 1, Relu),
+		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 67, 1, 4, 7, 1), addNet(4, 9),
+	} {
+		checkGradients(t, n)
+	}
+}
+
+func checkGradients(t *testing.T, n net) {
+	t.Helper()
+	g := &Graph{}
+	p, err := Compile(g, n.build(g), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Reference().Open(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := make([]float32, p.ParamLen)
+	num.FillNormal(w, 5, 0, 0.4)
+	batch := n.batch(rand.New(rand.NewSource(4)))
+	loss := func() float64 {
+		if err := s.Write(Params, w); err != nil {
+			t.Fatal(err)
+		}
+		s.ZeroGrads()
+		l, err := s.Step(context.Background(), batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	loss()
+	grads := make([]float32, p.ParamLen)
+	if err := s.Read(Grads, grads); err != nil {
+		t.Fatal(err)
+	}
+	size := math.Sqrt(num.SumSquares(grads) / float64(len(grads)))
+	r, bad, tried := rand.New(rand.NewSource(6)), 0, 60
+	for range tried {
+		i := r.Intn(len(w))
+		old, h := w[i], float32(1.0/512)
+		w[i] = old + h
+		up := loss()
+		w[i] = old - h
+		down := loss()
+		w[i] = old
+		diff := (up - down) / float64(2*h)
+		if math.Abs(diff-float64(grads[i])) > 0.02*(size+math.Abs(diff)) {
+			bad++
+			t.Logf("%s: element %d: gradient %v, difference %v", n.name, i, grads[i], diff)
+		}
+	}
+	// Differences across a kink of relu or of a maximum are wrong; few are met.
+	if bad > tried/10 {
+		t.Errorf("%s: %d of %d gradients differ (typical size %v)", n.name, bad, tried, size)
+	}
+}

@@ -1,0 +1,130 @@
+package tensorops
+
+// N rows, C channels.
+
+import (
+	"math"
+
+	"github.com/apiary-net/hived/tensorops/num"
+)
+
+type norm struct {
+	n, c  int
+	eps   float32
+	fused bool
+}
+
+// Norm returns the layer norm of sum = x + res over the last dimension, and sum
+// itself: gain*(sum-mean)/sqrt(var+eps) + shift (Ba, Kiros, Hinton 2016, section
+// 3). x and res [..,C], gain and shift [C]. res may be the zero V: then sum is x.
+func (g *Graph) Norm(x, res, gain, shift V, eps float32) (y, sum V) {
+	n, c := x.Shape.Last()
+	want("norm", "gain", gain, F32, c)
+	want("norm", "shift", shift, F32, c)
+	o := &norm{n: n, c: c, eps: eps, fused: res.Shape != Shape{}}
+	if !o.fused {
+		return g.apply(o, []V{gain, shift, x}, x.Shape)[0], x
+	}
+	want("norm", "residual", res, F32, x.Shape[:x.Shape.Rank()]...)
+	out := g.apply(o, []V{gain, shift, x, res}, x.Shape, x.Shape)
+	return out[0], out[1]
+}
+
+func (o *norm) name() string    { return "norm" }
+func (o *norm) aux() (int, int) { return 2 * o.n, chunks(o.n) * 2 * o.c }
+func (o *norm) edits() bool     { return false }
+func (o *norm) shares() int {
+	if o.fused {
+		return 1
+	}
+	return -1
+}
+func (o *norm) reads() (uint, uint) {
+	if o.fused {
+		return 1, 2
+	}
+	return 1 | 4, 0
+}
+
+func (o *norm) forward(k kernels, c *call) {
+	var res, sum []float32
+	if o.fused {
+		res, sum = c.in[3], c.out[1]
+	}
+	k.normForward(o.n, o.c, o.eps, c.in[2], res, c.in[0], c.in[1], c.out[0], sum, c.keep)
+}
+
+func (o *norm) backward(k kernels, c *call) {
+	sum, dx := c.in[2], c.din[2]
+	var dsum []float32
+	if o.fused {
+		sum, dsum = c.out[1], c.dout[1]
+		if dx == nil {
+			dx = c.din[3]
+		}
+	}
+	k.normBackward(o.n, o.c, sum, c.keep, c.in[0], c.dout[0], dsum, dx, c.din[0], c.din[1], c.work)
+	if o.fused && c.din[3] != nil && &c.din[3][0] != &dx[0] {
+		copy(c.din[3], dx)
+	}
+}
+
+// normForward: per row mean = sum/C; d = x - mean; rstd = 1/sqrt(sum d*d / C + eps);
+// y = fma(d*rstd, gain, shift). Sums by 32 lanes.
+func (reference) normForward(n, c int, eps float32, x, res, gain, shift, y, sum, stats []float32) {
+	for r := range n {
+		row := x[r*c:][:c]
+		if res != nil {
+			s := sum[r*c:][:c]
+			for j := range s {
+				s[j] = row[j] + res[r*c+j]
+			}
+			row = s
+		}
+		mean := sumRow(row) / float32(c)
+		d := y[r*c:][:c]
+		for j := range d {
+			d[j] = row[j] - mean
+		}
+		rstd := 1 / sqrt32(dotRow(d, d)/float32(c)+eps)
+		for j := range d {
+			d[j] = num.Fma32(float32(d[j]*rstd), gain[j], shift[j])
+		}
+		stats[2*r], stats[2*r+1] = mean, rstd
+	}
+}
+
+// normBackward: h = (x-mean)*rstd; e = dy*gain; a = sum e / C; b = sum e*h / C;
+// dx = fma(h, -b, e-a)*rstd (+ dsum). dgain and dshift are chains over 64-row
+// chunks, added ascending.
+func (reference) normBackward(n, c int, sum, stats, gain, dy, dsum, dx, dgain, dshift, part []float32) {
+	h, e := make([]float32, c), make([]float32, c)
+	clear(part)
+	for r := range n {
+		mean, rstd := stats[2*r], stats[2*r+1]
+		dg, db := part[r/chunk*2*c:][:c], part[r/chunk*2*c+c:][:c]
+		for j := range h {
+			d := dy[r*c+j]
+			h[j] = float32((sum[r*c+j] - mean) * rstd)
+			e[j] = float32(d * gain[j])
+			dg[j] = num.Fma32(d, h[j], dg[j])
+			db[j] += d
+		}
+		a, b := sumRow(e)/float32(c), -(dotRow(e, h) / float32(c))
+		for j := range h {
+			u := float32(num.Fma32(h[j], b, e[j]-a) * rstd)
+			if dsum != nil {
+				u = dsum[r*c+j] + u
+			}
+			dx[r*c+j] = u
+		}
+	}
+	for t := range chunks(n) {
+		for j := range c {
+			dgain[j] += part[t*2*c+j]
+			dshift[j] += part[t*2*c+c+j]
+		}
+	}
+}
+
+func sqrt32(x float32) float32 { return float32(math.Sqrt(float64(x))) }

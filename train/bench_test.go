@@ -1,0 +1,110 @@
+package train
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/wire"
+)
+
+// noise is a data set of made-up samples, for speed and for tests of mechanics.
+type noise struct {
+	kind  string
+	terms int
+	n     int
+}
+
+func (n noise) Name() string { return "noise" }
+func (n noise) Kind() string { return n.kind }
+func (n noise) Terms() int   { return n.terms }
+func (n noise) Len(split string) int {
+	if split == SplitValid {
+		return 0
+	}
+	return n.n
+}
+func (n noise) Digest() (wire.Digest, error) { return wire.Digest{}, nil }
+func (n noise) Batch(_ string, idx []int, dst *Batch) error {
+	for k, i := range idx {
+		for j := range n.terms {
+			h := mix(uint64(i*n.terms + j))
+			dst.Labels[k*n.terms+j] = int32(h % 10)
+			if n.kind == "text" {
+				dst.Int[k*n.terms+j] = int32(h >> 8 % 256 & 255)
+			}
+		}
+		if n.kind == "image" {
+			for j := range pixels {
+				dst.Float[k*pixels+j] = float32(mix(uint64(i*pixels+j))>>40)/(1<<23) - 1
+			}
+		}
+	}
+	return nil
+}
+
+func benchStep(b *testing.B, c Config, batch int) {
+	c.Threads = 1
+	c.Inner.Batch = batch
+	t, err := New(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer t.Close()
+	cpu, steps := time.Duration(0), 0
+	for b.Loop() {
+		u, err := t.Train(context.Background(), Job{Spans: []wire.Span{{Lo: 0, Hi: uint64(batch)}}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		cpu += u.CPU
+		steps += u.Steps
+	}
+	b.ReportMetric(cpu.Seconds()*1e3/float64(steps), "cpu-ms/step")
+}
+
+func convConfig() Config {
+	c := Default("mnist")
+	c.Data = noise{"image", 1, 4096}
+	return c
+}
+
+func gptConfig() Config {
+	c := Default("text")
+	c.Args = map[string]int64{"layers": 6, "dim": 384, "heads": 6, "context": 256}
+	c.Data = noise{"text", 256, 4096}
+	return c
+}
+
+func BenchmarkConvnetStep(b *testing.B) { benchStep(b, convConfig(), 64) }
+func BenchmarkGPTStep(b *testing.B)     { benchStep(b, gptConfig(), 8) }
+
+// TestYardsticks prints the PyTorch scripts' numbers for the same steps; it needs
+// HIVED_YARDSTICKS, the folder that holds conv.py and gpt.py.
+func TestYardsticks(t *testing.T) {
+	dir := os.Getenv("HIVED_YARDSTICKS")
+	if dir == "" {
+		if os.Getenv("HIVED_REQUIRE") == "all" {
+			t.Fatal("HIVED_YARDSTICKS names no folder")
+		}
+		t.Skip("HIVED_YARDSTICKS names no folder with conv.py and gpt.py")
+	}
+	for _, script := range []string{"conv.py", "gpt.py"} {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		cmd := exec.CommandContext(ctx, "/usr/bin/python3", script)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "T=1", "BUD=5")
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		t.Logf("%s:\n%s", script, out)
+	}
+	t.Logf("convnet step: %v", testing.Benchmark(BenchmarkConvnetStep))
+	t.Logf("gpt step: %v", testing.Benchmark(BenchmarkGPTStep))
+	t.Log("device: ", ops.CPU().Info())
+}

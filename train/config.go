@@ -1,0 +1,105 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	ops "github.com/apiary-net/hived/tensorops"
+)
+
+// Config of a Trainer.
+type Config struct {
+	// Model is a name of Models, Args its sizes; absent or 0 is the default.
+	Model string
+	Args  map[string]int64
+	// Data is what positions mean; its kind must be the model's.
+	Data Dataset
+	// Inner is the optimizer of local steps.
+	Inner Inner
+	// Seed chooses start values and the order of samples.
+	Seed uint64
+	// Threads of the CPU device, 1 to 256; 0 leaves the process's setting.
+	Threads int
+	// Device computes; nil is the CPU.
+	Device ops.Device
+	// MaxBytes bounds the memory of a plan; 0 is no bound.
+	MaxBytes int64
+}
+
+// Inner is the optimizer of local steps.
+type Inner struct {
+	Optimizer    string  // adamw or sgd
+	LR           float32 // > 0; a job may scale it
+	Beta1, Beta2 float32 // adamw, in [0, 1)
+	Momentum     float32 // sgd, in [0, 1)
+	Eps          float32 // adamw, > 0
+	WeightDecay  float32 // of matrices; >= 0
+	Clip         float32 // bound of the mean gradient's norm; 0 is none
+	Batch        int     // samples of a step, 1 to 65,536
+}
+
+const maxBatch = 1 << 16
+
+// Validate checks c.
+func (c Config) Validate() error {
+	m, err := NewModel(c.Model, c.Args)
+	if err != nil {
+		return err
+	}
+	if c.Data == nil {
+		return errors.New("train without data")
+	}
+	if m.Kind() != c.Data.Kind() {
+		return fmt.Errorf("model %s reads %s, data set %s is %s", c.Model, m.Kind(), c.Data.Name(), c.Data.Kind())
+	}
+	if g, ok := m.(gpt); ok && g.context != c.Data.Terms() {
+		return fmt.Errorf("model gpt has context %d, samples of %s have %d", g.context, c.Data.Name(), c.Data.Terms())
+	}
+	if c.Data.Len(SplitTrain) == 0 {
+		return fmt.Errorf("data set %s has no samples to train on", c.Data.Name())
+	}
+	if c.Threads < 0 || c.Threads > 256 {
+		return fmt.Errorf("threads %d, want 0 to 256", c.Threads)
+	}
+	return c.Inner.Validate()
+}
+
+// Validate checks i.
+func (i Inner) Validate() error {
+	unit := func(f float32) bool { return f >= 0 && f < 1 }
+	switch {
+	case i.Optimizer != "adamw" && i.Optimizer != "sgd":
+		return fmt.Errorf("inner optimizer %q, want adamw or sgd", i.Optimizer)
+	case !(i.LR > 0 && i.LR <= 10):
+		return fmt.Errorf("inner learning rate %v, want above 0 to 10", i.LR)
+	case !unit(i.Beta1) || !unit(i.Beta2) || !unit(i.Momentum):
+		return fmt.Errorf("inner decays %v, %v, momentum %v, want 0 to below 1", i.Beta1, i.Beta2, i.Momentum)
+	case i.Optimizer == "adamw" && !(i.Eps > 0 && i.Eps < 1):
+		return fmt.Errorf("inner epsilon %v, want above 0 to below 1", i.Eps)
+	case !(i.WeightDecay >= 0 && i.WeightDecay <= 10) || !(i.Clip >= 0 && i.Clip <= 1e6):
+		return fmt.Errorf("inner weight decay %v, clip %v, want 0 to 10 and 0 to 1e6", i.WeightDecay, i.Clip)
+	case i.Batch < 1 || i.Batch > maxBatch:
+		return fmt.Errorf("inner batch %d, want 1 to %d", i.Batch, maxBatch)
+	}
+	return nil
+}
+
+// optimizer translates i.
+func (i Inner) optimizer() ops.Optimizer {
+	if i.Optimizer == "sgd" {
+		return ops.Optimizer{Rule: ops.SGD, Beta1: i.Momentum, WeightDecay: i.WeightDecay, Clip: i.Clip}
+	}
+	return ops.Optimizer{Rule: ops.AdamW, Beta1: i.Beta1, Beta2: i.Beta2, Eps: i.Eps, WeightDecay: i.WeightDecay, Clip: i.Clip}
+}
+
+// Default returns the tuned configuration of a task, mnist or text, without data.
+// It panics for another task; Open tells of those first.
+func Default(task string) Config {
+	switch task {
+	case "mnist":
+		return Config{Model: "convnet", Inner: Inner{Optimizer: "adamw", LR: 2e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.01, Batch: 64}}
+	case "text":
+		return Config{Model: "gpt", Inner: Inner{Optimizer: "adamw", LR: 3e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, Clip: 1, Batch: 8}}
+	}
+	panic("train: no default for task " + task)
+}

@@ -1,0 +1,361 @@
+package train
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/wire"
+)
+
+// Job is one round's local work.
+type Job struct {
+	Round    uint64
+	Spans    []wire.Span // half-open intervals of positions, in order
+	Batch    int         // samples of a step; 0 is Inner.Batch
+	MaxSteps int         // 0: until the spans are used up
+	LRScale  float32     // multiplies the learning rate; 0 is 1
+}
+
+// Update is what local steps gave.
+type Update struct {
+	Delta   []float32 // base - theta; owned by the trainer until the next call
+	Buffers []float32 // state without gradient; owned likewise
+	Steps   int
+	Used    uint64        // positions: a prefix of the job's spans
+	Loss    float32       // mean over the used samples
+	CPU     time.Duration // processor time of all threads
+}
+
+// Trainer makes local steps. It belongs to one goroutine.
+type Trainer struct {
+	cfg   Config
+	model Model
+	dev   ops.Device
+	work  *bench // training plan and session
+	eval  *bench // nil until the first Eval
+	steps uint64 // optimizer updates since the last Reset
+
+	base, theta, delta, buffers []float32
+}
+
+// bench is a compiled model with its session and batch.
+type bench struct {
+	batch int
+	plan  *ops.Plan
+	sess  ops.Session
+	data  Batch
+	in    ops.Batch
+	idx   []int
+}
+
+// New compiles the model. The trainer starts at Init's values.
+func New(cfg Config) (*Trainer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("new trainer: %w", err)
+	}
+	m, err := NewModel(cfg.Model, cfg.Args)
+	if err != nil {
+		return nil, fmt.Errorf("new trainer: %w", err)
+	}
+	t := &Trainer{cfg: cfg, model: m, dev: cfg.Device}
+	if t.dev == nil {
+		t.dev = ops.CPU()
+	}
+	if cfg.Threads > 0 {
+		ops.SetThreads(cfg.Threads)
+	}
+	if t.work, err = t.open(cfg.Inner.Batch, false); err != nil {
+		return nil, fmt.Errorf("new trainer: %w", err)
+	}
+	t.base, t.buffers = t.Init()
+	t.theta, t.delta = make([]float32, len(t.base)), make([]float32, len(t.base))
+	return t, nil
+}
+
+// open compiles the model for a batch size.
+func (t *Trainer) open(batch int, inference bool) (*bench, error) {
+	g := &ops.Graph{}
+	loss, out := t.model.Build(g, batch)
+	o := ops.Options{Inference: inference, MaxBytes: t.cfg.MaxBytes}
+	if inference {
+		o.Keep = []ops.V{out}
+	}
+	p, err := ops.Compile(g, loss, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := t.dev.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{batch: batch, plan: p, sess: s, idx: make([]int, 0, batch)}
+	b.data.Labels = make([]int32, batch*t.cfg.Data.Terms())
+	if t.model.Kind() == "text" {
+		b.data.Int = make([]int32, batch*t.cfg.Data.Terms())
+		b.in.Int = [][]int32{b.data.Int}
+	} else {
+		b.data.Float = make([]float32, p.Inputs[0].Shape.Size())
+		b.in.Float = [][]float32{b.data.Float}
+	}
+	b.in.Int = append(b.in.Int, b.data.Labels)
+	return b, nil
+}
+
+// step runs the plan on samples idx, at most batch many, and returns the summed
+// loss. The rest of the batch is left out by its labels.
+func (b *bench) step(ctx context.Context, d Dataset, split string) (float64, error) {
+	if len(b.idx) < b.batch {
+		clear(b.data.Float)
+		clear(b.data.Int)
+		for i := range b.data.Labels {
+			b.data.Labels[i] = -1
+		}
+	}
+	if err := d.Batch(split, b.idx, &b.data); err != nil {
+		return 0, err
+	}
+	return b.sess.Step(ctx, b.in)
+}
+
+// Schema returns the tensors of the state in name order.
+func (t *Trainer) Schema() wire.Schema {
+	s := make(wire.Schema, 0, len(t.work.plan.Params))
+	for _, p := range t.work.plan.Params {
+		w := wire.Tensor{Name: p.Name, Buffer: p.Buffer}
+		for _, d := range p.Shape[:p.Shape.Rank()] {
+			w.Shape = append(w.Shape, uint32(d))
+		}
+		s = append(s, w)
+	}
+	return s
+}
+
+// Init returns the start values that the seed gives: the same bits on every
+// machine. The caller owns them.
+func (t *Trainer) Init() (params, buffers []float32) {
+	p := t.work.plan
+	params, buffers = make([]float32, p.ParamLen), make([]float32, p.BufferLen)
+	p.Init(t.cfg.Seed, params, buffers)
+	return params, buffers
+}
+
+// Load makes params and buffers the base of the next calls; it copies them. The
+// optimizer's moments stay.
+func (t *Trainer) Load(ctx context.Context, params, buffers []float32) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(params) != len(t.base) || len(buffers) != len(t.buffers) {
+		return fmt.Errorf("load %d parameters and %d buffers, model has %d and %d", len(params), len(buffers), len(t.base), len(t.buffers))
+	}
+	copy(t.base, params)
+	copy(t.buffers, buffers)
+	return nil
+}
+
+// cursor walks the positions of spans.
+type cursor struct {
+	spans []wire.Span
+	at    uint64 // positions of spans[0] taken
+}
+
+func newCursor(spans []wire.Span) (*cursor, error) {
+	for i, s := range spans {
+		if s.Lo > s.Hi || s.Hi > 1<<62 {
+			return nil, fmt.Errorf("span %d is [%d, %d)", i, s.Lo, s.Hi)
+		}
+	}
+	return &cursor{spans: spans}, nil
+}
+
+func (c *cursor) next() (uint64, bool) {
+	for len(c.spans) > 0 {
+		if s := c.spans[0]; s.Lo+c.at < s.Hi {
+			c.at++
+			return s.Lo + c.at - 1, true
+		}
+		c.spans, c.at = c.spans[1:], 0
+	}
+	return 0, false
+}
+
+// deal fills b.idx with the samples of the next positions.
+func (t *Trainer) deal(b *bench, c *cursor) int {
+	n := uint64(t.cfg.Data.Len(SplitTrain))
+	b.idx = b.idx[:0]
+	for len(b.idx) < b.batch {
+		p, ok := c.next()
+		if !ok {
+			break
+		}
+		b.idx = append(b.idx, int(Permute(t.cfg.Seed, p/n, n, p%n)))
+	}
+	return len(b.idx)
+}
+
+// Train makes optimizer steps from the loaded version over the job's spans. When
+// ctx ends it stops between steps and returns what was done, without an error.
+func (t *Trainer) Train(ctx context.Context, job Job) (Update, error) {
+	c, err := newCursor(job.Spans)
+	if err != nil {
+		return Update{}, fmt.Errorf("train round %d: %w", job.Round, err)
+	}
+	if err := t.prepare(job); err != nil {
+		return Update{}, fmt.Errorf("train round %d: %w", job.Round, err)
+	}
+	runtime.LockOSThread() // processor time is counted by thread
+	defer runtime.UnlockOSThread()
+	cpu := threadTime() + ops.WorkerTime()
+	lr := t.cfg.Inner.LR
+	if job.LRScale != 0 {
+		lr = float32(lr * job.LRScale)
+	}
+	u := Update{Delta: t.delta, Buffers: t.buffers}
+	total, terms := 0.0, t.cfg.Data.Terms()
+	for (job.MaxSteps == 0 || u.Steps < job.MaxSteps) && ctx.Err() == nil {
+		n := t.deal(t.work, c)
+		if n == 0 {
+			break
+		}
+		t.work.sess.ZeroGrads()
+		loss, err := t.work.step(context.WithoutCancel(ctx), t.cfg.Data, SplitTrain)
+		if err == nil {
+			err = t.work.sess.Update(t.cfg.Inner.optimizer(), ops.UpdateArgs{LR: lr, Scale: 1 / float64(n*terms), Step: t.steps + 1})
+		}
+		if err != nil {
+			return Update{}, fmt.Errorf("train round %d, step %d: %w", job.Round, u.Steps, err)
+		}
+		t.steps++
+		u.Steps++
+		u.Used += uint64(n)
+		total += loss
+	}
+	if u.Used > 0 {
+		u.Loss = float32(total / float64(u.Used*uint64(terms)))
+	}
+	if err := t.work.sess.Read(ops.Params, t.theta); err != nil {
+		return Update{}, fmt.Errorf("train round %d: %w", job.Round, err)
+	}
+	for i, b := range t.base {
+		t.delta[i] = b - t.theta[i]
+	}
+	u.CPU = threadTime() + ops.WorkerTime() - cpu
+	return u, nil
+}
+
+// prepare puts the base into the session, for the job's batch size.
+func (t *Trainer) prepare(job Job) error {
+	if job.Batch < 0 || job.Batch > maxBatch || job.MaxSteps < 0 || !(job.LRScale >= 0 && job.LRScale <= 100) {
+		return fmt.Errorf("batch %d, steps %d, rate scale %v", job.Batch, job.MaxSteps, job.LRScale)
+	}
+	batch := job.Batch
+	if batch == 0 {
+		batch = t.cfg.Inner.Batch
+	}
+	if batch != t.work.batch {
+		b, err := t.open(batch, false)
+		if err != nil {
+			return err
+		}
+		for _, v := range []ops.Vector{ops.M1, ops.M2} {
+			if err := errors.Join(t.work.sess.Read(v, t.theta), b.sess.Write(v, t.theta)); err != nil {
+				return err
+			}
+		}
+		if err := t.work.sess.Close(); err != nil {
+			return err
+		}
+		t.work = b
+	}
+	return errors.Join(t.work.sess.Write(ops.Params, t.base), t.work.sess.Write(ops.Buffers, t.buffers))
+}
+
+// Gradient writes the mean gradient over the samples of spans, at the loaded
+// parameters, to dst, and returns the mean loss. Micro-batches of Inner.Batch are
+// added in order and divided once.
+func (t *Trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {
+	c, err := newCursor(spans)
+	if err != nil {
+		return 0, fmt.Errorf("compute gradient: %w", err)
+	}
+	if len(dst) != len(t.base) {
+		return 0, fmt.Errorf("compute gradient into %d values, model has %d", len(dst), len(t.base))
+	}
+	if err := t.prepare(Job{}); err != nil {
+		return 0, fmt.Errorf("compute gradient: %w", err)
+	}
+	t.work.sess.ZeroGrads()
+	total, terms := 0.0, 0
+	for {
+		n := t.deal(t.work, c)
+		if n == 0 {
+			break
+		}
+		loss, err := t.work.step(ctx, t.cfg.Data, SplitTrain)
+		if err != nil {
+			return 0, fmt.Errorf("compute gradient: %w", err)
+		}
+		total += loss
+		terms += n * t.cfg.Data.Terms()
+	}
+	if terms == 0 {
+		return 0, errors.New("compute gradient over no samples")
+	}
+	if err := t.work.sess.Read(ops.Grads, dst); err != nil {
+		return 0, fmt.Errorf("compute gradient: %w", err)
+	}
+	w := float64(terms)
+	for i, g := range dst {
+		dst[i] = float32(float64(g) / w)
+	}
+	return float32(total / w), nil
+}
+
+// StateDigest names the inner optimizer's state: the number of updates and both
+// moments.
+func (t *Trainer) StateDigest() wire.Digest {
+	h := sha256.New()
+	buf := binary.LittleEndian.AppendUint64(nil, t.steps)
+	h.Write(buf)
+	x := make([]float32, len(t.base))
+	for _, v := range []ops.Vector{ops.M1, ops.M2} {
+		if err := t.work.sess.Read(v, x); err != nil {
+			panic(err) // lengths are the plan's
+		}
+		for lo := 0; lo < len(x); lo += 4096 {
+			buf = buf[:0]
+			for _, f := range x[lo:min(lo+4096, len(x))] {
+				buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(f))
+			}
+			h.Write(buf)
+		}
+	}
+	return wire.Digest(h.Sum(nil))
+}
+
+// Reset sets the optimizer's state to that of a new trainer.
+func (t *Trainer) Reset() {
+	t.steps = 0
+	x := make([]float32, len(t.base))
+	for _, v := range []ops.Vector{ops.M1, ops.M2} {
+		if err := t.work.sess.Write(v, x); err != nil {
+			panic(err) // lengths are the plan's
+		}
+	}
+}
+
+// Close frees the sessions.
+func (t *Trainer) Close() error {
+	err := t.work.sess.Close()
+	if t.eval != nil {
+		err = errors.Join(err, t.eval.sess.Close())
+	}
+	return err
+}
