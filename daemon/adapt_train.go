@@ -19,23 +19,15 @@ type trainer struct {
 	cpu atomic.Int64 // nanoseconds
 }
 
-func pairs(spans []wire.Span) [][2]uint64 {
-	out := make([][2]uint64, len(spans))
-	for i, s := range spans {
-		out[i] = [2]uint64{s.Lo, s.Hi}
-	}
-	return out
-}
-
 func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, error) {
 	defer t.count()()
-	u, err := t.Trainer.Train(ctx, train.Job{Round: j.Round, Spans: pairs(j.Spans), Batch: j.Batch, MaxSteps: j.Steps, LRScale: j.LRScale})
+	u, err := t.Trainer.Train(ctx, train.Job{Round: j.Round, Spans: j.Spans, Batch: j.Batch, MaxSteps: j.Steps, LRScale: j.LRScale})
 	return elastic.Update{Delta: u.Delta, Steps: u.Steps, Used: u.Used, Loss: u.Loss}, err
 }
 
 func (t *trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {
 	defer t.count()()
-	return t.Trainer.Gradient(ctx, pairs(spans), dst)
+	return t.Trainer.Gradient(ctx, spans, dst)
 }
 
 // count adds the CPU time of this thread, which does all the local work of a

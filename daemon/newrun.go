@@ -52,10 +52,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	if err != nil {
 		return nil, Fail(ExitFailed, err, "read data %q", s.Task)
 	}
-	def, err := train.Default(s.Task)
-	if err != nil {
-		return nil, Fail(ExitUsage, err, "run refused")
-	}
+	def := train.Default(s.Task)
 	g := &wire.Genesis{V: 1, Numerics: 1, Name: s.Name, Creator: d.ID(), Preset: preset.Preset, PartValues: 1 << 16,
 		Rounds: first(s.Rounds, preset.Rounds), MinPeers: first(s.MinPeers, 1), MinCounted: 1, MinVoters: 1,
 		Deadline: wire.Deadline{MinMs: 500, MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: 8, Replay: wire.ReplayFull, Seed: s.Seed}

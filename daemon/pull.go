@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/apiary-net/hived/wire"
@@ -71,6 +73,25 @@ func (d *Daemon) answerRun(body []byte) ([]byte, error) {
 		last = err
 	}
 	return nil, last
+}
+
+// knownGenesis returns a run that an earlier life took part in, or one in
+// progress.
+func (d *Daemon) knownGenesis(w wanted) ([]byte, error) {
+	dirs, err := os.ReadDir(filepath.Join(d.cfg.DataDir, "runs"))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range dirs {
+		b, err := os.ReadFile(filepath.Join(d.cfg.DataDir, "runs", e.Name(), "genesis"))
+		if err != nil {
+			continue
+		}
+		if g, id, err := wire.OpenGenesis(b); err == nil && (id == w.Run || w.Run.IsZero() && g.Name == w.Name) {
+			return b, nil
+		}
+	}
+	return nil, fs.ErrNotExist
 }
 
 // findGenesis asks the connected peers for a run until one has it or ctx ends.

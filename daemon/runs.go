@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/train"
@@ -177,7 +178,7 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	if err != nil {
 		return Fail(ExitIncompatible, err, "take part in run %s", r.genesis.Name)
 	}
-	r.net.topic, err = d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) (v gossipVerdict) {
+	r.net.topic, err = d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) gossip.Verdict {
 		return verdict(r.runner.Check(b))
 	})
 	if err != nil {

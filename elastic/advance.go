@@ -14,6 +14,13 @@ func (m *Machine) advance(now time.Time) []Command {
 	if len(m.h) == 0 {
 		return m.begin(now)
 	}
+	if m.heldBack {
+		m.heldBack = false
+		out = m.replay(now)
+		if m.turned {
+			panic("elastic: a held announcement decided a record")
+		}
+	}
 	if m.applied < m.Head().Round && !m.applying && !m.start.IsZero() {
 		m.applying = true
 		out = append(out, Apply{m.Head(), m.prev()})
@@ -48,7 +55,7 @@ func (m *Machine) begin(now time.Time) []Command {
 		out = append(out, m.sayReady(0, m.start))
 	}
 	if m.cfg.Self != g.Creator || m.round.proposed {
-		return append(out, m.replay(now)...)
+		return append(out, m.replay(now)...) // the start record may have come first
 	}
 	r, err := ComposeStart(g, m.cfg.Run, m.start, values(m.readys, func(e wire.Envelope) bool { return e.Round == 0 }))
 	if err != nil {

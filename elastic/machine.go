@@ -44,6 +44,8 @@ type Machine struct {
 	learnt   time.Time // when the head was learnt
 	finished bool
 	leaving  bool
+	turned   bool // a decision was taken in this step
+	heldBack bool // ahead may hold what can be heard now
 
 	round   round
 	readys  map[wire.PeerID]wire.Envelope
@@ -251,7 +253,8 @@ func (m *Machine) open() {
 // Leave makes the machine announce its leave with the next round.
 func (m *Machine) Leave() { m.leaving = true }
 
-// Step takes one event and returns what is to be done, in order.
+// Step takes one event and returns what is to be done, in order. After a batch
+// with PersistRecord or PersistCert the caller steps a Tick.
 func (m *Machine) Step(now time.Time, ev Event) []Command {
 	var out []Command
 	switch ev := ev.(type) {
@@ -273,6 +276,11 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 		} else if _, ok := m.gone[ev.Peer]; !ok && len(m.gone) < maxAhead {
 			m.gone[ev.Peer] = now
 		}
+	}
+	if m.turned { // the agreement must hear of the decision before anything else
+		m.turned = false
+		m.heldBack = true
+		return out
 	}
 	return append(out, m.advance(now)...)
 }
@@ -318,7 +326,8 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 		m.round.proposal, m.round.proposalEnv, m.round.proposed, m.round.running = nil, nil, false, false
 		m.round.proposals = map[wire.Digest]*wire.Record{}
 		m.round.quorumAt = now
-		return append([]Command{PersistCert{&c}}, m.replay(now)...)
+		m.turned = true
+		return []Command{PersistCert{&c}}
 	}
 	r := ev.Record
 	if r == nil {
@@ -349,7 +358,8 @@ func (m *Machine) commit(now time.Time, r *wire.Record, c *wire.Cert) []Command 
 		m.next = c.Instance + 1
 	}
 	m.open()
-	return append(out, m.replay(now)...)
+	m.turned = true
+	return out
 }
 
 // replay hears what came too early.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apiary-net/hived/tensorops/codec"
 	"github.com/apiary-net/hived/tensorops/merge"
+	"github.com/apiary-net/hived/tensorops/num"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -84,7 +85,7 @@ func (m *Model) Encode(x, residual []float32, nonce []byte) (*Contribution, erro
 		if err := m.codec.Decode(0, y, b); err != nil {
 			return nil, fmt.Errorf("encode %s: %w", m.schema[p.Tensor].Name, err)
 		}
-		ref := wire.PartRef{Block: wire.Sum(b), Bytes: uint32(len(b)), SumSquares: merge.SumSquares(y)}
+		ref := wire.PartRef{Block: wire.Sum(b), Bytes: uint32(len(b)), SumSquares: num.SumSquares(y)}
 		total += ref.SumSquares
 		leaves = append(leaves, ref.Block)
 		body.Parts = append(body.Parts, ref)
@@ -151,7 +152,7 @@ func (m *Model) CheckPart(i int, ref wire.PartRef, block []byte, scratch []float
 	if err := m.codec.Decode(0, y, block); err != nil {
 		return bad(wire.ReasonNonFinite, "part %d: %v", i, err)
 	}
-	if merge.SumSquares(y) != ref.SumSquares {
+	if num.SumSquares(y) != ref.SumSquares {
 		return bad(wire.ReasonBody, "part %d: sum of squares is not the stated one", i)
 	}
 	return nil
@@ -223,7 +224,7 @@ func (m *Model) Next(s *State, prevSteps uint64, merged [][]float32) (params, ou
 
 // clip scales x to at most norm, in canonical arithmetic.
 func clip(x []float32, norm float64) {
-	n := math.Sqrt(merge.SumSquares(x))
+	n := math.Sqrt(num.SumSquares(x))
 	if n <= norm {
 		return
 	}

@@ -290,8 +290,10 @@ func (r *Runner) post(ctx context.Context, ev Event) {
 func (r *Runner) do(c Command) error {
 	switch c := c.(type) {
 	case PersistRecord:
+		r.queue = append(r.queue, Tick{})
 		return r.persistRecord(c)
 	case PersistCert:
+		r.queue = append(r.queue, Tick{})
 		if err := r.chain.putBase(c.Cert); err != nil {
 			return err
 		}

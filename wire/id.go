@@ -25,6 +25,15 @@ func (d Digest) IsZero() bool { return d == Digest{} }
 
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
+// MarshalText gives hex digits, for JSON.
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads hex digits.
+func (d *Digest) UnmarshalText(b []byte) (err error) {
+	*d, err = ParseDigest(string(b))
+	return err
+}
+
 // Short returns the first eight hex digits, for lines that people read.
 func (d Digest) Short() string { return hex.EncodeToString(d[:4]) }
 
@@ -144,6 +153,19 @@ func CIDFromBytes(b []byte) (CID, error) {
 	return fromCid(x)
 }
 
+// MarshalText gives the text form, for JSON; the zero CID is empty.
+func (c CID) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads the text form.
+func (c *CID) UnmarshalText(b []byte) (err error) {
+	if len(b) == 0 {
+		*c = CID{}
+		return nil
+	}
+	*c, err = ParseCID(string(b))
+	return err
+}
+
 // MarshalCBOR implements the canonical encoding: a byte string.
 func (c CID) MarshalCBOR() ([]byte, error) { return encMode.Marshal(c.Bytes()) }
 
@@ -185,6 +207,15 @@ func (p PeerID) String() string { return multihash.Multihash(p.Libp2p()).B58Stri
 func (p PeerID) Short() string {
 	s := p.String()
 	return s[len(s)-6:]
+}
+
+// MarshalText gives the libp2p text form, for JSON.
+func (p PeerID) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads the libp2p text form.
+func (p *PeerID) UnmarshalText(b []byte) (err error) {
+	*p, err = ParsePeer(string(b))
+	return err
 }
 
 // PeerFromLibp2p reads the bytes of a libp2p peer id of an ed25519 key.
