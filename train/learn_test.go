@@ -1,0 +1,65 @@
+package train
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// need skips a test that lacks what it needs, unless HIVED_REQUIRE=all.
+func need(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if os.Getenv("HIVED_REQUIRE") == "all" {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+}
+
+// TestTune prints learning curves; HIVED_TUNE names the task. It looks at held-out
+// training data only.
+func TestTune(t *testing.T) {
+	task := os.Getenv("HIVED_TUNE")
+	if task == "" {
+		t.Skip("HIVED_TUNE names no task to print learning curves of")
+	}
+	data, err := Open(task, "")
+	need(t, err)
+	c := Default(task)
+	c.Data, c.Threads = data, 1
+	tr, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theta, buffers := tr.Init()
+	n := uint64(data.Len(SplitTrain))
+	cpu, pos := time.Duration(0), uint64(0)
+	for cpu < 3*time.Minute && pos < 3*n {
+		hi := min(pos+n/20, 3*n)
+		if err := tr.Load(context.Background(), theta, buffers); err != nil {
+			t.Fatal(err)
+		}
+		u, err := tr.Train(context.Background(), Job{Spans: []wire.Span{{Lo: pos, Hi: hi}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range u.Delta {
+			theta[i] -= d
+		}
+		cpu, pos = cpu+u.CPU, hi
+		split, most := SplitValid, 500
+		if task == "mnist" {
+			split, most = SplitTrain, 2000
+		}
+		s, err := tr.Eval(context.Background(), theta, buffers, split, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("position %d, %.1f cpu-s: training loss %.4f, held-out %.4f, accuracy %.4f", pos, cpu.Seconds(), u.Loss, s.Loss, s.Accuracy)
+	}
+}
