@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -32,6 +33,19 @@ func TestTune(t *testing.T) {
 	need(t, err)
 	c := Default(task)
 	c.Data, c.Threads = data, 1
+	seconds := 180.0
+	if a := os.Getenv("HIVED_TUNE_ARGS"); a != "" {
+		var lr, beta2, wd float32
+		var batch, warm int
+		var layers, dim, heads int64
+		if _, err := fmt.Sscan(a, &seconds, &lr, &beta2, &wd, &batch, &warm, &layers, &dim, &heads); err != nil {
+			t.Fatal(err)
+		}
+		c.Inner.LR, c.Inner.Beta2, c.Inner.WeightDecay, c.Inner.Batch, c.Inner.Warmup = lr, beta2, wd, batch, warm
+		if task == "text" {
+			c.Args = map[string]int64{"layers": layers, "dim": dim, "heads": heads}
+		}
+	}
 	tr, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +53,7 @@ func TestTune(t *testing.T) {
 	theta, buffers := tr.Init()
 	n := uint64(data.Len(SplitTrain))
 	cpu, pos := time.Duration(0), uint64(0)
-	for cpu < 3*time.Minute && pos < 3*n {
+	for cpu.Seconds() < seconds && pos < 3*n {
 		hi := min(pos+n/20, 3*n)
 		if err := tr.Load(context.Background(), theta, buffers); err != nil {
 			t.Fatal(err)
