@@ -22,6 +22,32 @@ func need(t *testing.T, err error) {
 	t.Skip(err)
 }
 
+// tenth holds out the last tenth of a data set's training samples as split valid.
+type tenth struct{ Dataset }
+
+func (d tenth) cut() int { return d.Dataset.Len(SplitTrain) * 9 / 10 }
+
+func (d tenth) Len(split string) int {
+	switch split {
+	case SplitTrain:
+		return d.cut()
+	case SplitValid:
+		return d.Dataset.Len(SplitTrain) - d.cut()
+	}
+	return 0
+}
+
+func (d tenth) Batch(split string, idx []int, dst *Batch) error {
+	if split == SplitValid {
+		moved := make([]int, len(idx))
+		for k, i := range idx {
+			moved[k] = i + d.cut()
+		}
+		idx = moved
+	}
+	return d.Dataset.Batch(SplitTrain, idx, dst)
+}
+
 // TestTune prints learning curves; HIVED_TUNE names the task. It looks at held-out
 // training data only.
 func TestTune(t *testing.T) {
@@ -31,6 +57,9 @@ func TestTune(t *testing.T) {
 	}
 	data, err := Open(task, "")
 	need(t, err)
+	if task == "mnist" {
+		data = tenth{data}
+	}
 	c := Default(task)
 	c.Data, c.Threads = data, 1
 	seconds := 180.0
@@ -51,14 +80,22 @@ func TestTune(t *testing.T) {
 		t.Fatal(err)
 	}
 	theta, buffers := tr.Init()
-	n := uint64(data.Len(SplitTrain))
+	n, most := uint64(data.Len(SplitTrain)), 400
+	decay, goal := os.Getenv("HIVED_TUNE_DECAY") != "", float32(3)
+	if task == "mnist" {
+		most = 6000
+	}
 	cpu, pos := time.Duration(0), uint64(0)
 	for cpu.Seconds() < seconds && pos < 3*n {
 		hi := min(pos+n/20, 3*n)
 		if err := tr.Load(context.Background(), theta, buffers); err != nil {
 			t.Fatal(err)
 		}
-		u, err := tr.Train(context.Background(), Job{Spans: []wire.Span{{Lo: pos, Hi: hi}}})
+		scale := float32(1)
+		if decay {
+			scale = 1.05 - float32(pos)/float32(n)/goal
+		}
+		u, err := tr.Train(context.Background(), Job{Spans: []wire.Span{{Lo: pos, Hi: hi}}, LRScale: scale})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,11 +103,7 @@ func TestTune(t *testing.T) {
 			theta[i] -= d
 		}
 		cpu, pos = cpu+u.CPU, hi
-		split, most := SplitValid, 500
-		if task == "mnist" {
-			split, most = SplitTrain, 2000
-		}
-		s, err := tr.Eval(context.Background(), theta, buffers, split, most)
+		s, err := tr.Eval(context.Background(), theta, buffers, SplitValid, most)
 		if err != nil {
 			t.Fatal(err)
 		}
