@@ -44,6 +44,9 @@ func (n *Node) Send(ctx context.Context, to wire.PeerID, proto string, b []byte)
 	if len(b) > MaxDirect {
 		return fmt.Errorf("send %d bytes on %s, limit %d: %w", len(b), proto, MaxDirect, ErrTooBig)
 	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("send to %s: %w", to, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, defaultSendFor)
 	defer cancel()
 	o, err := n.outStream(outKey{to, proto})

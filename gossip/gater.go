@@ -14,7 +14,7 @@ import (
 
 // Offences: one that heals with time, and what leads to a ban.
 const (
-	banAt       = 4 // as many as graylist a peer on a topic
+	banAbove    = 3 // so four at once, as many as graylist a peer on a topic
 	healEvery   = 10 * time.Second
 	maxOffences = 4096
 )
@@ -50,7 +50,7 @@ func (g *gater) blame(p peer.ID, now time.Time) bool {
 	}
 	o.count = max(0, o.count-float64(now.Sub(o.at))/float64(healEvery)) + 1
 	o.at = now
-	banned := o.count >= banAt && o.until.IsZero()
+	banned := o.count > banAbove && o.until.IsZero()
 	if banned {
 		o.until = now.Add(g.banFor)
 	}
@@ -100,4 +100,6 @@ func (g *gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnM
 	return g.permits(p)
 }
 
-func (g *gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
+func (g *gater) InterceptUpgraded(c network.Conn) (bool, control.DisconnectReason) {
+	return g.permits(c.RemotePeer()), 0 // a ban may have come during the handshake
+}

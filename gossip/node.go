@@ -142,10 +142,14 @@ func (n *Node) watch(ctx context.Context, sub event.Subscription) error {
 	for _, p := range n.host.Network().Peers() {
 		change(p, true)
 	}
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-tick.C:
+			n.sweep()
 		case p := <-n.gate.bans:
 			n.log.Warn("peer broke the rules and is kept out", "peer", p.String(), "for", n.cfg.BanFor)
 			if err := n.host.Network().ClosePeer(p); err != nil {
@@ -157,6 +161,22 @@ func (n *Node) watch(ctx context.Context, sub event.Subscription) error {
 			}
 			ev := e.(event.EvtPeerConnectednessChanged)
 			change(ev.Peer, ev.Connectedness == network.Connected)
+		}
+	}
+}
+
+// sweepEvery is how soon a peer that Allow no longer lets is disconnected.
+const sweepEvery = 5 * time.Second
+
+// sweep disconnects who is connected and not permitted: Allow may have changed
+// its mind, or a connection have passed the gate just before a ban.
+func (n *Node) sweep() {
+	for _, p := range n.host.Network().Peers() {
+		if n.gate.permits(p) {
+			continue
+		}
+		if err := n.host.Network().ClosePeer(p); err != nil {
+			n.log.Debug("close peer that is not permitted", "peer", p.String(), "err", err)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type Inner struct {
 	Eps          float32 // adamw, > 0
 	WeightDecay  float32 // of matrices; >= 0
 	Clip         float32 // bound of the mean gradient's norm; 0 is none
+	Warmup       int     // updates after Reset over which the rate rises linearly; 0 to 100,000
 	Batch        int     // samples of a step, 1 to 65,536
 }
 
@@ -78,10 +79,24 @@ func (i Inner) Validate() error {
 		return fmt.Errorf("inner epsilon %v, want above 0 to below 1", i.Eps)
 	case !(i.WeightDecay >= 0 && i.WeightDecay <= 10) || !(i.Clip >= 0 && i.Clip <= 1e6):
 		return fmt.Errorf("inner weight decay %v, clip %v, want 0 to 10 and 0 to 1e6", i.WeightDecay, i.Clip)
+	case i.Warmup < 0 || i.Warmup > 100000:
+		return fmt.Errorf("inner warm-up of %d updates, want 0 to 100000", i.Warmup)
 	case i.Batch < 1 || i.Batch > maxBatch:
 		return fmt.Errorf("inner batch %d, want 1 to %d", i.Batch, maxBatch)
 	}
 	return nil
+}
+
+// rate returns the learning rate of update number step, from 1.
+func (i Inner) rate(step uint64, scale float32) float32 {
+	lr := i.LR
+	if scale != 0 {
+		lr = float32(lr * scale)
+	}
+	if w := uint64(i.Warmup); step < w {
+		lr = float32(lr * (float32(step) / float32(w)))
+	}
+	return lr
 }
 
 // optimizer translates i.

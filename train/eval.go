@@ -14,10 +14,11 @@ type Score struct {
 	Samples  int
 }
 
-// Eval scores params and buffers on the first samples of a split, at most max (0:
-// all). Neither the loaded version nor the optimizer's state changes.
+// Eval scores params and buffers on a split: on all samples (max 0 or enough), or
+// on max samples evenly spread. Neither the loaded version nor the optimizer's state changes.
 func (t *Trainer) Eval(ctx context.Context, params, buffers []float32, split string, max int) (Score, error) {
-	n := t.cfg.Data.Len(split)
+	all := t.cfg.Data.Len(split)
+	n := all
 	if max > 0 && max < n {
 		n = max
 	}
@@ -47,7 +48,7 @@ func (t *Trainer) Eval(ctx context.Context, params, buffers []float32, split str
 	for lo := 0; lo < n; lo += b.batch {
 		b.idx = b.idx[:0]
 		for i := lo; i < min(n, lo+b.batch); i++ {
-			b.idx = append(b.idx, i)
+			b.idx = append(b.idx, i*all/n)
 		}
 		loss, err := b.step(ctx, t.cfg.Data, split)
 		if err != nil {

@@ -119,17 +119,18 @@ func (m gpt) Build(g *ops.Graph, batch int) (loss, out ops.V) {
 	vector := func(name string, v float32, n int) ops.V {
 		return g.Param(name, ops.Init{Scale: v}, false, n)
 	}
-	table := weight("wte.weight", 0.02, byteVocabulary, d)
-	h, res := g.Embed(x, table, weight("wpe.weight", 0.01, m.context, d)), ops.V{}
-	deep := 0.02 / math.Sqrt(2*float64(m.layers))
+	wide := 0.55 / math.Sqrt(float64(d)) // GPT-2's 0.02 at its width of 768
+	table := weight("wte.weight", wide, byteVocabulary, d)
+	h, res := g.Embed(x, table, weight("wpe.weight", wide/2, m.context, d)), ops.V{}
+	deep := wide / math.Sqrt(2*float64(m.layers))
 	var n ops.V
 	for l := range m.layers {
 		p := fmt.Sprintf("h%02d.", l)
 		n, res = g.Norm(h, res, vector(p+"ln1.weight", 1, d), vector(p+"ln1.bias", 0, d), 1e-5)
-		q := g.Linear(n, weight(p+"attn.qkv.weight", 0.02, 3*d, d), vector(p+"attn.qkv.bias", 0, 3*d), ops.None)
+		q := g.Linear(n, weight(p+"attn.qkv.weight", wide, 3*d, d), vector(p+"attn.qkv.bias", 0, 3*d), ops.None)
 		h = g.Linear(g.Attention(q, m.heads), weight(p+"attn.proj.weight", deep, d, d), vector(p+"attn.proj.bias", 0, d), ops.None)
 		n, res = g.Norm(h, res, vector(p+"ln2.weight", 1, d), vector(p+"ln2.bias", 0, d), 1e-5)
-		h = g.Linear(n, weight(p+"mlp.fc.weight", 0.02, 4*d, d), vector(p+"mlp.fc.bias", 0, 4*d), ops.Gelu)
+		h = g.Linear(n, weight(p+"mlp.fc.weight", wide, 4*d, d), vector(p+"mlp.fc.bias", 0, 4*d), ops.Gelu)
 		h = g.Linear(h, weight(p+"mlp.proj.weight", deep, d, 4*d), vector(p+"mlp.proj.bias", 0, d), ops.None)
 	}
 	n, _ = g.Norm(h, res, vector("lnf.weight", 1, d), vector("lnf.bias", 0, d), 1e-5)

@@ -149,7 +149,7 @@ func listText(dir string, c TextConfig) ([]textFile, error) {
 	var chosen []textFile
 	total := int64(0)
 	for _, f := range all {
-		if f.size > c.Bytes/16 || total+f.size > c.Bytes { // no single file rules the text
+		if f.size > max(c.Bytes/256, 4096) || total+f.size > c.Bytes { // no single file rules the text
 			continue
 		}
 		total += f.size

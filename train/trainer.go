@@ -213,10 +213,6 @@ func (t *Trainer) Train(ctx context.Context, job Job) (Update, error) {
 	runtime.LockOSThread() // processor time is counted by thread
 	defer runtime.UnlockOSThread()
 	cpu := threadTime() + ops.WorkerTime()
-	lr := t.cfg.Inner.LR
-	if job.LRScale != 0 {
-		lr = float32(lr * job.LRScale)
-	}
 	u := Update{Delta: t.delta, Buffers: t.buffers}
 	total, terms := 0.0, t.cfg.Data.Terms()
 	for (job.MaxSteps == 0 || u.Steps < job.MaxSteps) && ctx.Err() == nil {
@@ -227,7 +223,7 @@ func (t *Trainer) Train(ctx context.Context, job Job) (Update, error) {
 		t.work.sess.ZeroGrads()
 		loss, err := t.work.step(context.WithoutCancel(ctx), t.cfg.Data, SplitTrain)
 		if err == nil {
-			err = t.work.sess.Update(t.cfg.Inner.optimizer(), ops.UpdateArgs{LR: lr, Scale: 1 / float64(n*terms), Step: t.steps + 1})
+			err = t.work.sess.Update(t.cfg.Inner.optimizer(), ops.UpdateArgs{LR: t.cfg.Inner.rate(t.steps+1, job.LRScale), Scale: 1 / float64(n*terms), Step: t.steps + 1})
 		}
 		if err != nil {
 			return Update{}, fmt.Errorf("train round %d, step %d: %w", job.Round, u.Steps, err)
