@@ -131,9 +131,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 		})
 	}
 	g.Go(func() error { return d.node.Run(gctx) })
-	if err := d.resume(); err != nil {
-		d.log.Error("a run could not be resumed", "err", err)
-	}
+	g.Go(func() error {
+		if err := d.resume(); err != nil {
+			d.log.Error("a run could not be resumed", "err", err)
+		}
+		return nil
+	})
 	d.mu.Lock()
 	d.ready = true
 	d.mu.Unlock()

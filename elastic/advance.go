@@ -257,7 +257,13 @@ func (m *Machine) instance(now time.Time) []Command {
 	return []Command{StartInstance{Instance: m.next, Base: head, Proposal: r.proposal}}
 }
 
+// proposalTimeout doubles with each base decision in a row, and is short while
+// the leader is not connected.
 func (m *Machine) proposalTimeout() time.Duration {
+	leader := m.cfg.Voters.Leader(m.Head().Seed, m.round.plan.Round, m.next)
+	if _, gone := m.gone[leader]; gone {
+		return m.cfg.ProposalTimeout / 8
+	}
 	return m.cfg.ProposalTimeout << min(m.bases, 5)
 }
 

@@ -26,13 +26,15 @@ func recordKey(r uint64) []byte { return binary.BigEndian.AppendUint64([]byte("r
 
 var baseKey = []byte("base/last")
 
-func (c chain) put(r *wire.Record, cert *wire.Cert, start []byte) error {
-	it := chainItem{Record: wire.Marshal(r), Start: start}
-	if cert != nil {
-		it.Cert = wire.Marshal(cert)
+func (c chain) put(p PersistRecord) error {
+	it := chainItem{Record: wire.Marshal(p.Record)}
+	if p.Cert != nil {
+		it.Cert = wire.Marshal(p.Cert)
+	} else {
+		it.Start = p.Start.Bytes()
 	}
-	if err := c.kv.Apply([][2][]byte{{recordKey(r.Round), wire.Marshal(it)}}, nil, true); err != nil {
-		return fmt.Errorf("persist record %d: %w", r.Round, err)
+	if err := c.kv.Apply([][2][]byte{{recordKey(p.Record.Round), wire.Marshal(it)}}, nil, true); err != nil {
+		return fmt.Errorf("persist record %d: %w", p.Record.Round, err)
 	}
 	return nil
 }

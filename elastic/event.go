@@ -37,8 +37,11 @@ type Decided struct {
 	Record *wire.Record
 }
 
-// Started is record 0, checked.
-type Started struct{ Record *wire.Record }
+// Started is record 0 with the creator's envelope around it.
+type Started struct {
+	Record *wire.Record
+	Env    wire.Envelope
+}
 
 // Applied is the end of what Apply asked for: the version of a round exists
 // here and is durable.
@@ -69,10 +72,12 @@ func (Connected) event()   {}
 // Command is something that a Machine wants done. A batch is executed in order.
 type Command interface{ command() }
 
-// PersistRecord makes a decided record durable. Cert is nil for record 0.
+// PersistRecord makes a decided record durable, with what proves it: Cert, or
+// for record 0 the creator's envelope.
 type PersistRecord struct {
 	Record *wire.Record
 	Cert   *wire.Cert
+	Start  *wire.Envelope
 }
 
 // PersistCert makes the certificate of a base decision durable.

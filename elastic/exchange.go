@@ -367,8 +367,7 @@ func (r *Runner) takeItem(it chainItem) error {
 		if err != nil || env.Kind != wire.KindProposal || env.Run != r.cfg.Run || env.Sender != r.cfg.Genesis.Creator || !bytes.Equal(env.Body, it.Record) {
 			return fmt.Errorf("start record is not the creator's: %w", errors.Join(err))
 		}
-		r.startEnv = it.Start
-		r.queue = append(r.queue, Started{rec})
+		r.queue = append(r.queue, Started{rec, env})
 		return r.drain()
 	}
 	if head == nil || rec.Round != head.Round+1 {

@@ -194,7 +194,7 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 				}
 				return nil
 			}
-			return m.started(now, r)
+			return m.started(now, r, e)
 		}
 		return nil
 	}

@@ -267,7 +267,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 	case Decided:
 		out = m.decided(now, ev)
 	case Started:
-		out = m.started(now, ev.Record)
+		out = m.started(now, ev.Record, ev.Env)
 	case Applied:
 		out = m.appliedVersion(ev)
 	case Connected:
@@ -309,11 +309,11 @@ func (m *Machine) trained(ev Trained) []Command {
 	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: slot("header", ev.Round)}}
 }
 
-func (m *Machine) started(now time.Time, r *wire.Record) []Command {
+func (m *Machine) started(now time.Time, r *wire.Record, env wire.Envelope) []Command {
 	if len(m.h) > 0 || m.start.IsZero() || ValidateStart(m.cfg.Genesis, m.cfg.Run, m.start, r) != nil {
 		return nil
 	}
-	return m.commit(now, r, nil)
+	return m.commit(now, PersistRecord{Record: r, Start: &env})
 }
 
 func (m *Machine) decided(now time.Time, ev Decided) []Command {
@@ -343,12 +343,13 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 	if r.Digest() != c.Value || r.Round != m.Head().Round+1 {
 		return nil
 	}
-	return m.commit(now, r, &c)
+	return m.commit(now, PersistRecord{Record: r, Cert: &c})
 }
 
-// commit makes r the head. It is final.
-func (m *Machine) commit(now time.Time, r *wire.Record, c *wire.Cert) []Command {
-	out := []Command{PersistRecord{r, c}}
+// commit makes p's record the head. It is final.
+func (m *Machine) commit(now time.Time, p PersistRecord) []Command {
+	r, c := p.Record, p.Cert
+	out := []Command{p}
 	if m.round.trained {
 		out = append(out, StopTraining{r.Round})
 	}

@@ -110,7 +110,9 @@ func lowerMedian[T cmp.Ordered](xs []T) T {
 }
 
 // deadline is the median of the recorded arrivals plus the larger of Mads median
-// absolute deviations and half the median, clamped to the genesis' bounds.
+// absolute deviations and twice the median, clamped to the genesis' bounds. Work
+// that misses it is lost, while a peer that crashed is noticed by its connection
+// long before: so the slack is generous.
 func deadline(g *wire.Genesis, h History) time.Duration {
 	var arrivals []int64
 	for _, r := range h[max(0, len(h)-planWindow):] {
@@ -127,7 +129,7 @@ func deadline(g *wire.Genesis, h History) time.Duration {
 		for i, a := range arrivals {
 			dev[i] = max(a-mid, mid-a)
 		}
-		ms = mid + max(int64(g.Deadline.Mads)*lowerMedian(dev), mid/2)
+		ms = mid + max(int64(g.Deadline.Mads)*lowerMedian(dev), 2*mid)
 	}
 	ms = min(max(ms, int64(g.Deadline.MinMs)), int64(g.Deadline.MaxMs))
 	return time.Duration(ms) * time.Millisecond

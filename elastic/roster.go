@@ -55,12 +55,11 @@ func (c *composer) find(p wire.PeerID) int {
 // update carries a seat over the cut.
 func (c *composer) update(s *wire.Seat) {
 	v, planned := c.rec.Verdict(s.Peer)
+	if h, ok := c.headers[v.Header]; ok && h.TrainMs > 0 && (v.Status == wire.Counted || v.Status == wire.Late) {
+		s.Speed = uint32(min(max(1, wire.SpanLen(h.Spans)*1000/uint64(h.TrainMs)), 1<<31))
+	}
 	if planned && v.Status == wire.Counted {
-		h := c.headers[v.Header]
 		s.Counted, s.Missed, s.Lates, s.Active = s.Counted+1, 0, 0, true
-		if h.TrainMs > 0 {
-			s.Speed = uint32(min(uint64(v.Samples)*1000/uint64(h.TrainMs), 1<<31))
-		}
 		return
 	}
 	s.Counted, s.Missed = 0, s.Missed+1

@@ -95,7 +95,6 @@ type Runner struct {
 	decideIn  time.Duration
 	stopTrain context.CancelFunc
 	version   wire.CID      // newest version here
-	startEnv  []byte        // sealed proposal of record 0
 	windowEnd chan struct{} // closed when another member ends the window; nil outside
 	lastPull  time.Time
 	group     *errgroup.Group
@@ -159,7 +158,6 @@ func (r *Runner) restore() error {
 			next = c.Instance + 1
 			r.cfg.Agree.Final(c.Instance, rec)
 		} else {
-			r.startEnv = it.Start
 			r.cfg.Agree.Final(0, rec)
 		}
 		if len(h) == 0 {
@@ -335,7 +333,7 @@ func (r *Runner) do(c Command) error {
 }
 
 func (r *Runner) persistRecord(c PersistRecord) error {
-	if err := r.chain.put(c.Record, c.Cert, r.startFor(c)); err != nil {
+	if err := r.chain.put(c); err != nil {
 		return err
 	}
 	instance := uint64(0)
@@ -347,22 +345,11 @@ func (r *Runner) persistRecord(c PersistRecord) error {
 	return nil
 }
 
-// startFor returns the creator's envelope that proves record 0.
-func (r *Runner) startFor(c PersistRecord) []byte {
-	if c.Cert != nil {
-		return nil
-	}
-	return r.startEnv
-}
-
 // say signs, makes durable, announces and hears a statement.
 func (r *Runner) say(c Say) error {
 	env, err := r.seal(c)
 	if err != nil {
 		return err
-	}
-	if c.Kind == wire.KindProposal && c.Round == 0 {
-		r.startEnv = env.Bytes()
 	}
 	b := env.Bytes()
 	r.group.Go(func() error {

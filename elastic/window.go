@@ -425,15 +425,7 @@ func (w *worker) windowUpdates(ctx context.Context, rec, prev *wire.Record) ([][
 	if ws := w.window; ws != nil && ws.round == rec.Round && len(ws.ids) >= n && slices.Equal(ws.ids[:n], ids) {
 		return ws.updates[:n], last, nil
 	}
-	var out [][]float32
-	for _, id := range ids {
-		v, err := LoadVectors(ctx, w.r.model.digest, id, map[string]int{"merged": w.r.model.params}, w.r.getFrom(w.r.holders()))
-		if err != nil {
-			return nil, last, fmt.Errorf("merged gradient: %w", err)
-		}
-		out = append(out, v["merged"])
-	}
-	return out, last, nil
+	return w.r.model.Updates(ctx, rec, prev, func(wire.PeerID) GetBlock { return w.r.getFrom(w.r.holders()) })
 }
 
 // keepMerged writes the merged gradients that this peer holds for the ledger to

@@ -342,42 +342,9 @@ func (w *worker) updates(ctx context.Context, rec, prev *wire.Record) ([][]float
 	if w.r.cfg.Genesis.Preset.Cadence.Window {
 		return w.windowUpdates(ctx, rec, prev)
 	}
-	if rec.CountedPeers() == 0 {
-		return nil, wire.CID{}, nil
-	}
-	in, err := w.counted(ctx, rec)
-	if err != nil {
-		return nil, wire.CID{}, err
-	}
-	merged, err := w.r.model.Merge(in)
-	if err != nil {
-		return nil, wire.CID{}, err
-	}
-	id, err := MergedCID(w.r.model.digest, w.r.cfg.Genesis.Preset.Merged, merged, nil)
-	return [][]float32{merged}, id, err
-}
-
-// counted gathers the bodies of a cut.
-func (w *worker) counted(ctx context.Context, rec *wire.Record) ([]Counted, error) {
 	fctx, cancel := context.WithTimeout(ctx, bodyDeadline)
 	defer cancel()
-	headers, err := CountedHeaders(rec)
-	if err != nil {
-		return nil, err
-	}
-	var in []Counted
-	for _, ch := range headers {
-		fb := FetchBody{Env: ch.Env, Header: ch.Header}
-		got := func(id wire.CID, b []byte) { w.r.cache.put(rec.Round, id, b) }
-		body, err := w.r.model.FetchBody(fctx, &fb.Header, w.r.getFrom(w.r.holders(ch.Env.Sender)), got)
-		if err != nil {
-			return nil, fmt.Errorf("contribution of %s: %w", ch.Env.Sender.Short(), err)
-		}
-		in = append(in, Counted{Samples: ch.Samples, Body: body, Part: func(i int) ([]byte, error) {
-			return w.r.local(wire.RawDigestCID(body.Parts[i].Block))
-		}})
-	}
-	return in, nil
+	return w.r.model.Updates(fctx, rec, prev, func(sender wire.PeerID) GetBlock { return w.r.getFrom(w.r.holders(sender)) })
 }
 
 // CountedHeader is a header that a record counts.

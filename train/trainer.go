@@ -126,15 +126,7 @@ func (b *bench) step(ctx context.Context, d Dataset, split string) (float64, err
 
 // Schema returns the tensors of the state in name order.
 func (t *Trainer) Schema() wire.Schema {
-	s := make(wire.Schema, 0, len(t.work.plan.Params))
-	for _, p := range t.work.plan.Params {
-		w := wire.Tensor{Name: p.Name, Buffer: p.Buffer}
-		for _, d := range p.Shape[:p.Shape.Rank()] {
-			w.Shape = append(w.Shape, uint32(d))
-		}
-		s = append(s, w)
-	}
-	return s
+	return schemaOf(t.work.plan)
 }
 
 // Init returns the start values that the seed gives: the same bits on every

@@ -23,10 +23,11 @@ const (
 	KindSlice    Kind = 10 // Slice of one step inside a window
 	KindSnapshot Kind = 11 // Snapshot placement, encoded by shards
 	KindStop     Kind = 12 // Stop, by the creator
+	KindSums     Kind = 13 // digest of an export's SHA256SUMS
 )
 
 func (k Kind) String() string {
-	names := []string{"", "genesis", "ready", "header", "have", "proposal", "vote", "attest", "head", "leave", "slice", "snapshot", "stop"}
+	names := []string{"", "genesis", "ready", "header", "have", "proposal", "vote", "attest", "head", "leave", "slice", "snapshot", "stop", "sums"}
 	if k == 0 || int(k) >= len(names) {
 		return fmt.Sprintf("kind-%d", uint64(k))
 	}

@@ -1,0 +1,243 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/wire"
+)
+
+// logQuery asks for entries of the asked peer's log in a run.
+type logQuery struct {
+	_   struct{} `cbor:",toarray"`
+	Run wire.RunID
+	Lo  uint64
+}
+
+// logAnswer is a head and entries from logQuery.Lo on, as many as fit.
+type logAnswer struct {
+	_       struct{} `cbor:",toarray"`
+	Head    wire.Head
+	Entries [][]byte
+}
+
+const (
+	maxLogAnswer = 4 << 20
+	logBudget    = 3 << 20
+)
+
+// answerLog gives own entries to another peer.
+func (d *Daemon) answerLog(body []byte) ([]byte, error) {
+	var q logQuery
+	if err := wire.Unmarshal(body, &q, 1<<10); err != nil {
+		return nil, err
+	}
+	d.mu.RLock()
+	r := d.runs[q.Run]
+	d.mu.RUnlock()
+	if r == nil {
+		return nil, fs.ErrNotExist
+	}
+	a := logAnswer{Head: r.log.Head()}
+	size := 0
+	err := r.log.Read(q.Lo, a.Head.Size, func(raw []byte, _ wire.EntryBody) error {
+		if size += len(raw); size > logBudget {
+			return errLogFull
+		}
+		a.Entries = append(a.Entries, append([]byte{}, raw...))
+		return nil
+	})
+	if err != nil && !errors.Is(err, errLogFull) {
+		return nil, err
+	}
+	return wire.Marshal(a), nil
+}
+
+var errLogFull = errors.New("answer is full")
+
+// fetchLog takes another peer's whole log.
+func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte, error) {
+	var all [][]byte
+	var head wire.Head
+	for head.Size == 0 || uint64(len(all)) < head.Size {
+		req := pull{Kind: pullLog, Body: wire.Marshal(logQuery{Run: r.id, Lo: uint64(len(all))})}
+		b, err := r.d.node.Pull(ctx, p, wire.Marshal(req))
+		if err != nil {
+			return head, nil, err
+		}
+		var a logAnswer
+		if err := wire.Unmarshal(b, &a, maxLogAnswer); err != nil {
+			return head, nil, err
+		}
+		if head.Size == 0 {
+			head = a.Head // later answers may be of a longer log
+		}
+		if len(a.Entries) == 0 {
+			break
+		}
+		all = append(all, a.Entries...)
+	}
+	if uint64(len(all)) < head.Size {
+		return head, nil, fmt.Errorf("log of %s: %d of %d entries", p.Short(), len(all), head.Size)
+	}
+	return head, all[:head.Size], nil
+}
+
+// Export writes a run's ledger, and all that a replay of it needs, into a new
+// directory. It appears whole or not at all.
+func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return Fail(ExitUsage, nil, "export to %s: it exists already", dir)
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".export-")
+	if err != nil {
+		return Fail(ExitResource, err, "export to %s", dir)
+	}
+	defer os.RemoveAll(tmp) // nothing is left of it after the rename
+	s := sums{}
+	put := func(name string, b []byte) error {
+		if _, ok := s[name]; ok {
+			return nil
+		}
+		path := filepath.Join(tmp, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		s[name] = wire.Sum(b)
+		return os.WriteFile(path, b, 0o644)
+	}
+	if err := put("genesis", r.sealed); err != nil {
+		return Fail(ExitResource, err, "export to %s", dir)
+	}
+	if err := r.runner.Export(ctx, put); err != nil {
+		return Fail(ExitDegraded, err, "export to %s", dir)
+	}
+	if err := r.exportLogs(ctx, put); err != nil {
+		return Fail(ExitDegraded, err, "export to %s", dir)
+	}
+	b := s.bytes()
+	if err := os.WriteFile(filepath.Join(tmp, sumsFile), b, 0o644); err != nil {
+		return Fail(ExitResource, err, "export to %s", dir)
+	}
+	if err := renameio.WriteFile(filepath.Join(tmp, sigFile), sealSums(d.key, r.id, b), 0o644); err != nil {
+		return Fail(ExitResource, err, "export to %s", dir)
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return Fail(ExitResource, err, "export to %s", dir)
+	}
+	return nil
+}
+
+// logDir puts the files of one log under a prefix.
+type logDir struct {
+	put    func(string, []byte) error
+	prefix string
+}
+
+func (l logDir) WriteFile(name string, b []byte) error { return l.put(l.prefix+name, b) }
+
+// exportLogs writes the own log and those of the members that can be reached.
+func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) error {
+	snap, err := r.runner.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if snap.Head == nil {
+		return errors.New("the run has not started")
+	}
+	for _, seat := range snap.Head.Roster {
+		var head wire.Head
+		var entries [][]byte
+		if seat.Peer == r.d.ID() {
+			head = r.log.Head()
+			err = r.log.Read(0, head.Size, func(raw []byte, _ wire.EntryBody) error {
+				entries = append(entries, append([]byte{}, raw...))
+				return nil
+			})
+		} else {
+			lctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			head, entries, err = r.fetchLog(lctx, seat.Peer)
+			cancel()
+		}
+		if err != nil && seat.Peer == r.d.ID() {
+			return err
+		}
+		if err != nil || head.Size == 0 {
+			r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
+			continue
+		}
+		err := ledger.ExportEntries(r.id, seat.Peer, head, entries, logDir{put, "logs/" + seat.Peer.String() + "/"})
+		if err != nil {
+			return fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
+		}
+	}
+	return nil
+}
+
+// postExport writes an export to a directory of this machine.
+func (d *Daemon) postExport(w http.ResponseWriter, q *http.Request) {
+	var body struct {
+		Dir string `json:"dir"`
+	}
+	err := decodeJSON(q, &body)
+	if err == nil && !filepath.IsAbs(body.Dir) {
+		err = Fail(ExitUsage, nil, "export to %q: want an absolute path", body.Dir)
+	}
+	var r *run
+	if err == nil {
+		r, err = d.find(q.PathValue("run"))
+	}
+	if err == nil {
+		err = d.Export(q.Context(), r, body.Dir)
+	}
+	reply(w, map[string]string{"dir": body.Dir}, err)
+}
+
+// LedgerEntry is one entry of the own log, as JSON.
+type LedgerEntry struct {
+	Seq    uint64 `json:"seq"`
+	Kind   string `json:"kind"`
+	Round  uint64 `json:"round"`
+	Ref    string `json:"ref"`
+	Parent string `json:"parent,omitempty"`
+	Time   string `json:"time"`
+}
+
+// LedgerHead is the head of the own log and its newest entries, as JSON.
+type LedgerHead struct {
+	Origin  string        `json:"origin"`
+	Size    uint64        `json:"size"`
+	Root    string        `json:"root"`
+	Note    string        `json:"note"`
+	Entries []LedgerEntry `json:"entries"`
+}
+
+const tailEntries = 100
+
+// getLedger returns the head of the own log and its last entries.
+func (d *Daemon) getLedger(w http.ResponseWriter, q *http.Request) {
+	r, err := d.find(q.PathValue("run"))
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	h := r.log.Head()
+	out := LedgerHead{Origin: h.Origin, Size: h.Size, Root: h.Root.String(), Note: string(h.Note), Entries: []LedgerEntry{}}
+	err = r.log.Read(h.Size-min(h.Size, tailEntries), h.Size, func(_ []byte, e wire.EntryBody) error {
+		out.Entries = append(out.Entries, LedgerEntry{e.Seq, e.Kind.String(), e.Round, e.Ref.String(), e.Parent.String(), time.UnixMilli(int64(e.Time)).UTC().Format(time.RFC3339Nano)})
+		return nil
+	})
+	reply(w, out, err)
+}

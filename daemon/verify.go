@@ -1,0 +1,419 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/apiary-net/hived/consensus"
+	"github.com/apiary-net/hived/consensus/gpbft"
+	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/wire"
+)
+
+// LedgerTotal counts what a verification found good.
+type LedgerTotal struct {
+	Entries      uint64   `json:"entries"`
+	Verified     bool     `json:"verified"`
+	Certificates uint64   `json:"certificates"`
+	Evidence     uint64   `json:"evidence"`
+	Logs         []string `json:"logs,omitempty"`         // peers whose log was checked
+	MissingLogs  []string `json:"missing_logs,omitempty"` // members whose log is not in the export
+}
+
+// VerifyResult is what `hived model verify` finds.
+type VerifyResult struct {
+	Schema    string      `json:"schema"` // hived.verify/v1
+	Run       string      `json:"run"`
+	Name      string      `json:"name"`
+	Exporter  string      `json:"exporter"`
+	Rounds    uint64      `json:"rounds"`
+	Version   string      `json:"version"`  // CID of the last version
+	Replayed  uint64      `json:"replayed"` // versions recomputed from contributions or merged updates
+	From      string      `json:"from"`     // contributions or merges
+	Certified uint64      `json:"certified"`
+	Accuracy  *float64    `json:"accuracy,omitempty"`
+	Loss      float64     `json:"loss"`
+	StartLoss float64     `json:"start_loss"`
+	Samples   int         `json:"samples"`
+	Ledger    LedgerTotal `json:"ledger"`
+}
+
+// exported is an export that is being verified. Nothing in it is believed before
+// it is checked.
+type exported struct {
+	dir      fs.FS
+	exporter wire.PeerID
+	run      wire.RunID
+	g        wire.Genesis
+	recs     []*wire.Record
+	attested []wire.Certified // by round: what two thirds of the weight computed; zero if nobody did
+	total    LedgerTotal
+}
+
+func badExport(err error) error { return Fail(ExitIntegrity, err, "verification failed") }
+
+// VerifyLedger checks an export: sums, genesis, every record and certificate in
+// order, attestations, and every log with the headers that it must hold.
+func VerifyLedger(dir fs.FS) (*VerifyResult, error) {
+	e, err := openExport(dir)
+	if err != nil {
+		return nil, badExport(err)
+	}
+	return e.result(), nil
+}
+
+func (e *exported) result() *VerifyResult {
+	v := &VerifyResult{Schema: "hived.verify/v1", Run: e.run.String(), Name: e.g.Name, Exporter: e.exporter.String(),
+		Rounds: uint64(len(e.recs) - 1), From: "none", Ledger: e.total}
+	for _, a := range e.attested {
+		if !a.Version.IsZero() {
+			v.Certified++
+			v.Version = a.Version.String()
+		}
+	}
+	v.Ledger.Verified = true
+	return v
+}
+
+func openExport(dir fs.FS) (*exported, error) {
+	e := &exported{dir: dir}
+	b, err := readFile(dir, "genesis")
+	if err != nil {
+		return nil, err
+	}
+	if e.g, e.run, err = wire.OpenGenesis(b); err != nil {
+		return nil, fmt.Errorf("genesis: %w", err)
+	}
+	if e.exporter, err = openSums(dir, e.run); err != nil {
+		return nil, err
+	}
+	for _, f := range []func() error{e.chain, e.attestations, e.logs} {
+		if err := f(); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// chain checks records and certificates in order.
+func (e *exported) chain() error {
+	var book consensus.TableBook
+	var h elastic.History
+	for r := uint64(0); ; r++ {
+		name := elastic.RecordFile(r)
+		b, err := readFile(e.dir, name)
+		if errors.Is(err, fs.ErrNotExist) && r > 0 {
+			return e.complete()
+		}
+		if err != nil {
+			return err
+		}
+		p, err := elastic.ParseProven(b)
+		if err == nil {
+			err = e.link(&book, h, p, r)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		e.recs = append(e.recs, p.Record)
+		if r == 0 {
+			h = elastic.History{p.Record}
+		} else {
+			h = h.With(p.Record)
+		}
+	}
+}
+
+// link checks one record against those before it.
+func (e *exported) link(book *consensus.TableBook, h elastic.History, p *elastic.Proven, r uint64) error {
+	rec := p.Record
+	if rec.Round != r || rec.Run != e.run {
+		return fmt.Errorf("it is record %d of run %s", rec.Round, rec.Run.Short())
+	}
+	for _, v := range rec.Cut {
+		if v.Status == wire.Equivocated {
+			e.total.Evidence++
+		}
+	}
+	if r == 0 {
+		if p.Start == nil || p.Start.Kind != wire.KindProposal || p.Start.Run != e.run || p.Start.Sender != e.g.Creator || !bytes.Equal(p.Start.Body, p.Raw) {
+			return errors.New("the start record is not signed by the creator")
+		}
+		book.Start(rec.Table)
+		return elastic.ValidateStart(&e.g, e.run, rec.Certified.Version, rec)
+	}
+	c := p.Cert
+	if c == nil || p.Start != nil || c.Value != rec.Digest() || c.Round != r || c.Base != h.Head().Digest() || c.BaseRound != r-1 {
+		return errors.New("its certificate is for another record")
+	}
+	if c.ValTable != wire.Sum(wire.Marshal(rec.Table)) || c.BaseTable != wire.Sum(wire.Marshal(h.Head().Table)) {
+		return errors.New("its certificate is for another table")
+	}
+	if err := gpbft.Verify(e.run, c, book.At(c.Instance)); err != nil {
+		return err
+	}
+	if err := elastic.Validate(&e.g, e.run, h, rec); err != nil {
+		return err
+	}
+	book.Decided(c.Instance, rec.Table)
+	e.total.Certificates++
+	return nil
+}
+
+// complete reports records behind a gap.
+func (e *exported) complete() error {
+	names, err := fs.ReadDir(e.dir, "records")
+	if err == nil && len(names) != len(e.recs) {
+		err = fmt.Errorf("records/: %d files, %d records in a row", len(names), len(e.recs))
+	}
+	return err
+}
+
+// attestations checks who computed which version, and what records say of it.
+func (e *exported) attestations() error {
+	e.attested = make([]wire.Certified, len(e.recs))
+	e.attested[0] = e.recs[0].Certified
+	for r := 1; r < len(e.recs); r++ {
+		name := elastic.AttestFile(uint64(r))
+		b, err := readFile(e.dir, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		envs, err := elastic.ParseAttests(b)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		weight := map[wire.Certified]uint64{}
+		voted := map[wire.PeerID]bool{}
+		for _, env := range envs {
+			var a wire.Attest
+			if err := env.Decode(&a); err != nil || env.Kind != wire.KindAttest || env.Run != e.run || env.Round != uint64(r) || voted[env.Sender] {
+				return fmt.Errorf("%s: an attestation of %s does not belong here: %w", name, env.Sender.Short(), errors.Join(err))
+			}
+			voted[env.Sender] = true
+			k := wire.Certified{Round: uint64(r), Version: a.Version, Merged: a.Merged}
+			weight[k] += e.recs[r].Table.Of(env.Sender)
+			if e.recs[r].Table.Quorum(weight[k]) {
+				e.attested[r] = k
+			}
+		}
+	}
+	for _, rec := range e.recs[1:] {
+		c := rec.Certified
+		if a := e.attested[c.Round]; !a.Version.IsZero() && a.Version != c.Version {
+			return fmt.Errorf("%s: certifies version %s of round %d, two thirds computed %s", elastic.RecordFile(rec.Round), c.Version.Short(), c.Round, a.Version.Short())
+		}
+	}
+	return nil
+}
+
+// logs checks every log, and that each counted header of a peer stands in it.
+func (e *exported) logs() error {
+	for _, seat := range e.recs[len(e.recs)-1].Roster {
+		name := "logs/" + seat.Peer.String()
+		sub, err := fs.Sub(e.dir, name)
+		if err != nil {
+			return err
+		}
+		if _, err := fs.Stat(e.dir, name); errors.Is(err, fs.ErrNotExist) {
+			e.total.MissingLogs = append(e.total.MissingLogs, seat.Peer.String())
+			continue
+		}
+		var entries []wire.EntryBody
+		_, err = ledger.VerifyLog(sub, e.run, seat.Peer, func(_ []byte, b wire.EntryBody) error {
+			entries = append(entries, b)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := e.holds(seat.Peer, entries); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		e.total.Entries += uint64(len(entries))
+		e.total.Logs = append(e.total.Logs, seat.Peer.String())
+	}
+	if len(e.total.Logs) == 0 {
+		return errors.New("logs/: the export holds no log")
+	}
+	return nil
+}
+
+// holds checks a peer's entries against the records: every header of it that
+// counts up to its last entry, and every version that it says it computed.
+func (e *exported) holds(p wire.PeerID, entries []wire.EntryBody) error {
+	said := map[wire.Digest]bool{}
+	last := uint64(0)
+	for _, b := range entries {
+		switch b.Kind {
+		case wire.EntryContribution:
+			said[b.Ref.Digest()] = true
+		case wire.EntryVersion:
+			last = max(last, b.Round)
+			if b.Round >= uint64(len(e.recs)) {
+				return fmt.Errorf("entry %d is of round %d, behind the last record", b.Seq, b.Round)
+			}
+			if a := e.attested[b.Round]; !a.Version.IsZero() && a.Version != b.Ref {
+				return fmt.Errorf("entry %d says version %d is %s, two thirds computed %s", b.Seq, b.Round, b.Ref.Short(), a.Version.Short())
+			}
+		}
+	}
+	for _, rec := range e.recs[1:] {
+		if v, ok := rec.Verdict(p); ok && v.Status == wire.Counted && rec.Round <= last && !said[v.Header] && e.computed(entries, rec.Round) {
+			return fmt.Errorf("the counted contribution of round %d is not in the log", rec.Round)
+		}
+	}
+	return nil
+}
+
+// computed reports whether the log holds the version of a round: a peer that was
+// away takes later versions from others and has no entries of the rounds between.
+func (e *exported) computed(entries []wire.EntryBody, round uint64) bool {
+	for _, b := range entries {
+		if b.Kind == wire.EntryVersion && b.Round == round {
+			return true
+		}
+	}
+	return false
+}
+
+// VerifyModel checks an export like VerifyLedger, recomputes every version from
+// the start weights, compares each with what was attested, and evaluates the last
+// one on the test split where the data is at hand. dataDir is searched for it.
+func VerifyModel(ctx context.Context, dir fs.FS, dataDir string) (*VerifyResult, error) {
+	e, err := openExport(dir)
+	if err != nil {
+		return nil, badExport(err)
+	}
+	v := e.result()
+	last, start, err := e.replay(ctx, v)
+	if err != nil {
+		return nil, badExport(err)
+	}
+	return v, e.evaluate(ctx, v, start, last, dataDir)
+}
+
+func (e *exported) args() map[string]int64 {
+	args := map[string]int64{}
+	for _, a := range e.g.Model.Args {
+		args[a.Key] = a.Value
+	}
+	return args
+}
+
+// replay recomputes all versions.
+func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *elastic.State, err error) {
+	schema, params, buffers, err := train.Start(e.g.Model.Name, e.args(), e.g.Seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := elastic.NewModel(&e.g, schema)
+	if err != nil {
+		return nil, nil, err
+	}
+	if start, err = m.StartState(params, buffers); err != nil {
+		return nil, nil, err
+	}
+	if start.ID != e.recs[0].Certified.Version {
+		return nil, nil, fmt.Errorf("%s: start version %s, the seed gives %s", elastic.RecordFile(0), e.recs[0].Certified.Version.Short(), start.ID.Short())
+	}
+	v.From = "contributions"
+	if e.g.Replay == wire.ReplayMerges {
+		v.From = "merges"
+	}
+	last, err = m.Replay(ctx, start, e.recs, e.block, func(s *elastic.State, merged wire.CID) error {
+		if a := e.attested[s.Round]; !a.Version.IsZero() && (a.Version != s.ID || a.Merged != merged) {
+			return fmt.Errorf("recomputed version %s, two thirds attested %s", s.ID.Short(), a.Version.Short())
+		}
+		v.Replayed++
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	v.Version = last.ID.String()
+	return last, start, nil
+}
+
+// block reads blocks of the export; their hashes are checked by whoever asked.
+func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
+	for _, id := range ids {
+		b, err := readFile(e.dir, elastic.BlockFile(id))
+		if err != nil {
+			return err
+		}
+		if !id.Names(b) {
+			return fmt.Errorf("%s: bytes do not match the name", elastic.BlockFile(id))
+		}
+		if err := got(id, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// evaluate measures the first and the last version on the test split.
+func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *elastic.State, dataDir string) error {
+	data, err := train.Open(e.g.Data[0].Name, dataDir)
+	if err != nil {
+		return Fail(ExitDegraded, err, "verified and replayed, but not evaluated: the data is not here")
+	}
+	root, err := data.Digest()
+	if err != nil || root != e.g.Data[0].Root {
+		return Fail(ExitDegraded, err, "verified and replayed, but not evaluated: data %q here is other data", e.g.Data[0].Name)
+	}
+	t, err := train.New(TrainConfig(&e.g, data, 0))
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	before, err := t.Eval(ctx, start.Params, start.Buffers, "test", evalSamples)
+	if err != nil {
+		return err
+	}
+	after, err := t.Eval(ctx, last.Params, last.Buffers, "test", evalSamples)
+	if err != nil {
+		return err
+	}
+	v.Loss, v.StartLoss, v.Samples = after.Loss, before.Loss, after.Samples
+	if data.Kind() == "image" {
+		v.Accuracy = &after.Accuracy
+	}
+	return nil
+}
+
+// evalSamples bounds an evaluation: all of MNIST's test split, and as many
+// windows of text.
+const evalSamples = 10_000
+
+// Summary says in words what was found.
+func (v *VerifyResult) Summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "run %s %s: %d records, %d certificates, %d log entries of %d peers: every signature good\n",
+		v.Name, v.Run[:8], v.Rounds, v.Ledger.Certificates, v.Ledger.Entries, len(v.Ledger.Logs))
+	if len(v.Ledger.MissingLogs) > 0 {
+		fmt.Fprintf(&b, "not in the export: the logs of %s\n", strings.Join(v.Ledger.MissingLogs, ", "))
+	}
+	fmt.Fprintf(&b, "%d versions certified by two thirds of the voters", v.Certified)
+	if v.Replayed > 0 {
+		fmt.Fprintf(&b, ", %d replayed from %s to %s", v.Replayed, v.From, v.Version)
+	}
+	b.WriteString("\n")
+	if v.Samples > 0 {
+		fmt.Fprintf(&b, "test split: loss %.4f (start %.4f)", v.Loss, v.StartLoss)
+		if v.Accuracy != nil {
+			fmt.Fprintf(&b, ", accuracy %.4f", *v.Accuracy)
+		}
+		fmt.Fprintf(&b, " on %d samples\n", v.Samples)
+	}
+	return b.String()
+}

@@ -1,0 +1,172 @@
+package elastic
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// Put writes one file of an export. Names use forward slashes.
+type Put func(name string, b []byte) error
+
+// RecordFile is the name of record r in an export: a chain item, which is the
+// record with what proves it.
+func RecordFile(r uint64) string { return fmt.Sprintf("records/%08d", r) }
+
+// AttestFile is the name of the attestations of version r.
+func AttestFile(r uint64) string { return fmt.Sprintf("attest/%08d", r) }
+
+// BlockFile is the name of a block. Manifests are blocks too.
+func BlockFile(id wire.CID) string { return "blocks/" + wire.RawDigestCID(id.Digest()).String() }
+
+// Proven is a decided record with what proves it, as an export holds it.
+type Proven struct {
+	Record *wire.Record
+	Raw    []byte
+	Cert   *wire.Cert     // nil for record 0
+	Start  *wire.Envelope // the creator's, of record 0; else nil
+}
+
+// ParseProven decodes a record file.
+func ParseProven(b []byte) (*Proven, error) {
+	var it chainItem
+	if err := wire.Unmarshal(b, &it, 2*wire.MaxBlock); err != nil {
+		return nil, err
+	}
+	p := &Proven{Raw: it.Record}
+	var err error
+	if p.Record, err = wire.OpenRecord(it.Record); err != nil {
+		return nil, err
+	}
+	if p.Cert, err = it.cert(); err != nil {
+		return nil, err
+	}
+	if len(it.Start) > 0 {
+		e, err := wire.OpenBlock(it.Start)
+		if err != nil {
+			return nil, err
+		}
+		p.Start = &e
+	}
+	return p, nil
+}
+
+// attestList is the content of an attest file: envelopes by sender.
+type attestList struct {
+	_         struct{} `cbor:",toarray"`
+	Envelopes [][]byte
+}
+
+// ParseAttests decodes an attest file.
+func ParseAttests(b []byte) ([]wire.Envelope, error) {
+	var l attestList
+	if err := wire.Unmarshal(b, &l, wire.MaxBlock); err != nil {
+		return nil, err
+	}
+	var out []wire.Envelope
+	for _, raw := range l.Envelopes {
+		e, err := wire.Open(raw)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// Export writes the chain of records, the attestations, and every block that a
+// replay needs: bodies of what counts (or, in windows, the merged gradients), and
+// the final version. What this peer lacks it takes from others.
+func (r *Runner) Export(ctx context.Context, put Put) error {
+	attests := map[uint64]map[wire.PeerID]wire.Envelope{}
+	add := func(e wire.Envelope) {
+		if attests[e.Round] == nil {
+			attests[e.Round] = map[wire.PeerID]wire.Envelope{}
+		}
+		attests[e.Round][e.Sender] = e
+	}
+	var known []wire.Envelope
+	if err := r.ask(ctx, func() { known = r.mach.Known() }); err != nil {
+		return err
+	}
+	for _, e := range known {
+		if e.Kind == wire.KindAttest {
+			add(e)
+		}
+	}
+	var prev *wire.Record
+	err := r.chain.walk(0, func(it chainItem, rec *wire.Record) error {
+		if err := put(RecordFile(rec.Round), wire.Marshal(it)); err != nil {
+			return err
+		}
+		for _, raw := range rec.Attests {
+			e, err := wire.Open(raw)
+			if err != nil {
+				return err
+			}
+			add(e)
+		}
+		if prev != nil {
+			if err := r.exportBlocks(ctx, rec, prev, put); err != nil {
+				return fmt.Errorf("blocks of round %d: %w", rec.Round, err)
+			}
+		}
+		prev = rec
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("export run %s: %w", r.cfg.Run.Short(), err)
+	}
+	for round, m := range attests {
+		l := attestList{}
+		for _, e := range values(m, func(wire.Envelope) bool { return true }) {
+			l.Envelopes = append(l.Envelopes, e.Bytes())
+		}
+		if err := put(AttestFile(round), wire.Marshal(l)); err != nil {
+			return err
+		}
+	}
+	return r.exportState(ctx, put)
+}
+
+func (r *Runner) exportBlocks(ctx context.Context, rec, prev *wire.Record, put Put) error {
+	write := func(id wire.CID, b []byte) error { return put(BlockFile(id), b) }
+	headers, err := CountedHeaders(rec)
+	if err != nil {
+		return err
+	}
+	if r.cfg.Genesis.Preset.Cadence.Window {
+		for _, id := range rec.Merged[:WindowSteps(rec, prev)] {
+			err := eachBlock(ctx, id, r.getFrom(r.holders()), func(b []byte) error { return write(wire.RawCID(b), b) })
+			if err != nil {
+				return fmt.Errorf("merged gradient: %w", err)
+			}
+		}
+		return nil
+	}
+	for _, h := range headers {
+		var werr error
+		_, err := r.model.FetchBody(ctx, &h.Header, r.getFrom(r.holders(h.Env.Sender)), func(id wire.CID, b []byte) {
+			if e := write(id, b); e != nil {
+				werr = e
+			}
+		})
+		if err == nil {
+			err = werr
+		}
+		if err != nil {
+			return fmt.Errorf("contribution of %s: %w", h.Env.Sender.Short(), err)
+		}
+	}
+	return nil
+}
+
+// exportState writes the newest version here.
+func (r *Runner) exportState(ctx context.Context, put Put) error {
+	var id wire.CID
+	if err := r.ask(ctx, func() { id = r.version }); err != nil {
+		return err
+	}
+	return eachBlock(ctx, id, r.getFrom(r.holders()), func(b []byte) error { return put(BlockFile(wire.RawCID(b)), b) })
+}
