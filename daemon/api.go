@@ -206,6 +206,7 @@ func (d *Daemon) server() *http.Server {
 	mux.HandleFunc("GET /api/v1/runs/{run}/rounds", d.getRounds)
 	mux.HandleFunc("GET /api/v1/runs/{run}/genesis", d.getGenesis)
 	mux.HandleFunc("GET /api/v1/runs/{run}/ledger", d.getLedger)
+	mux.HandleFunc("GET /api/v1/runs/{run}/shards", d.getShards)
 	return &http.Server{Handler: guard(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
 }
 
@@ -289,6 +290,17 @@ func (d *Daemon) getGenesis(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	reply(w, r.genesis, nil)
+}
+
+// getShards returns the shard map; with ?check=1 every block is looked for.
+func (d *Daemon) getShards(w http.ResponseWriter, q *http.Request) {
+	r, err := d.find(q.PathValue("run"))
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	m, err := r.shardMap(q.Context(), q.URL.Query().Get("check") != "")
+	reply(w, m, err)
 }
 
 func (d *Daemon) postRun(w http.ResponseWriter, q *http.Request) {

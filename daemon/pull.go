@@ -21,9 +21,11 @@ type pull struct {
 
 // Kinds of pulls.
 const (
-	pullRun     = 1 // elastic's round state; the body starts with the run
-	pullGenesis = 2 // wanted: a run by id or by name
-	pullLog     = 3 // logQuery: entries of a log
+	pullRun      = 1 // elastic's round state; the body starts with the run
+	pullGenesis  = 2 // wanted: a run by id or by name
+	pullLog      = 3 // logQuery: entries of a log
+	pullSnapshot = 4 // the run: its newest placement
+	pullProof    = 5 // proofQuery: a consistency proof of the asked peer's log
 )
 
 // wanted names a run, by id or else by name.
@@ -57,6 +59,10 @@ func (d *Daemon) answer(from wire.PeerID, req []byte) ([]byte, error) {
 		return nil, fs.ErrNotExist
 	case pullLog:
 		return d.answerLog(p.Body)
+	case pullSnapshot:
+		return d.answerSnapshot(p.Body)
+	case pullProof:
+		return d.answerProof(p.Body)
 	}
 	return nil, fmt.Errorf("pull of kind %d is not known", p.Kind)
 }

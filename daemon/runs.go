@@ -29,6 +29,9 @@ type run struct {
 	runner  *elastic.Runner
 	trainer *trainer
 	log     *ledger.Log
+	heads   *ledger.Heads
+	headsIn chan wire.Envelope
+	snaps   *snapshots
 	bodies  *shards.Store
 	states  *shards.Store
 	net     *runNet
@@ -67,11 +70,19 @@ func (k runKV) Scan(prefix []byte, f func(key, value []byte) error) error {
 
 func (k runKV) Close() error { return nil }
 
-// bodyStore keeps bodies of many rounds in one epoch.
-type bodyStore struct{ s *shards.Store }
+// bodyStore keeps bodies of many rounds in one epoch, and reads snapshots too.
+type bodyStore struct{ bodies, snaps *shards.Store }
 
-func (b bodyStore) Put(round uint64, data []byte) (wire.CID, error) { return b.s.Put(round/1024, data) }
-func (b bodyStore) Get(id wire.CID) ([]byte, error)                 { return b.s.Get(id) }
+func (b bodyStore) Put(round uint64, data []byte) (wire.CID, error) {
+	return b.bodies.Put(round/1024, data)
+}
+
+func (b bodyStore) Get(id wire.CID) ([]byte, error) {
+	if data, err := b.bodies.Get(id); err == nil {
+		return data, nil
+	}
+	return b.snaps.Get(id)
+}
 
 func (d *Daemon) runDir(id wire.RunID) string {
 	return filepath.Join(d.cfg.DataDir, "runs", id.String())
@@ -143,7 +154,8 @@ func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, er
 	if s := t.Schema(); s.Digest() != g.Schema {
 		return nil, Fail(ExitIncompatible, nil, "model %q here has schema %s, run %s wants %s", g.Model.Name, s.Digest().Short(), g.Name, g.Schema.Short())
 	}
-	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: &trainer{Trainer: t}, done: make(chan struct{})}
+	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: &trainer{Trainer: t}, done: make(chan struct{}),
+		headsIn: make(chan wire.Envelope, headQueue)}
 	if err := r.openStores(dir, root); err != nil {
 		r.close()
 		return nil, err
@@ -161,9 +173,16 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 		return Fail(ExitResource, err, "open states")
 	}
 	kv := runKV{d.kv, append([]byte("run/"), r.id[:]...)}
-	r.log, err = ledger.Open(ledger.Config{KV: kv, Key: d.key, Run: r.id, Logger: d.log})
-	if err != nil {
+	r.snaps = &snapshots{r: r, kv: kv}
+	if r.snaps.store, err = shards.Open(filepath.Join(dir, "snapshots"), cfg); err != nil {
+		return Fail(ExitResource, err, "open snapshots")
+	}
+	lcfg := ledger.Config{KV: kv, Key: d.key, Run: r.id, Logger: d.log}
+	if r.log, err = ledger.Open(lcfg); err != nil {
 		return Fail(ExitIntegrity, err, "open the ledger")
+	}
+	if r.heads, err = ledger.OpenHeads(lcfg); err != nil {
+		return Fail(ExitIntegrity, err, "open the heads of others' logs")
 	}
 	r.net = &runNet{node: d.node}
 	agree := &agreement{run: r.id, eng: gpbft.New(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: func(slot []byte) []byte {
@@ -174,7 +193,7 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 		return b
 	}})}
 	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
-		Bodies: bodyStore{r.bodies}, States: r.states, Log: r.log, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
+		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: sharedLog{r.log, r}, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
 	if err != nil {
 		return Fail(ExitIncompatible, err, "take part in run %s", r.genesis.Name)
 	}
@@ -203,11 +222,18 @@ func (r *run) main(ctx context.Context) {
 				if !ok {
 					return
 				}
-				r.runner.Hear(ctx, m.Data)
+				if !r.takeHead(m.Data) {
+					r.runner.Hear(ctx, m.Data)
+				}
 			case <-ctx.Done():
 				return
 			}
 		}
+	}()
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		r.followHeads(ctx)
 	}()
 	r.err = r.runner.Run(ctx)
 	if r.err != nil {
@@ -242,6 +268,9 @@ func (r *run) close() {
 	}
 	if r.states != nil {
 		errs = append(errs, r.states.Close())
+	}
+	if r.snaps != nil && r.snaps.store != nil {
+		errs = append(errs, r.snaps.store.Close())
 	}
 	errs = append(errs, r.trainer.Close())
 	if err := errors.Join(errs...); err != nil {

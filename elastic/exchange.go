@@ -96,6 +96,9 @@ func (r *Runner) Block(asker wire.PeerID, id wire.CID) ([]byte, error) {
 	return r.local(id)
 }
 
+// Local returns a block that this peer has, for itself.
+func (r *Runner) Local(id wire.CID) ([]byte, error) { return r.local(id) }
+
 // local returns a block of the own stores.
 func (r *Runner) local(id wire.CID) ([]byte, error) {
 	if b := r.cache.get(id); b != nil {

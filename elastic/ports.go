@@ -79,6 +79,15 @@ type Blocks interface {
 	Get(id wire.CID) ([]byte, error)
 }
 
+// Snapshots keeps versions erasure-coded over their holders.
+type Snapshots interface {
+	// Keep places a version's blocks, the manifest among them, on holders and
+	// stores those of this peer. It returns the name of the placement.
+	Keep(ctx context.Context, version uint64, state wire.CID, blocks [][]byte, holders []wire.PeerID) (wire.CID, error)
+	// Restore brings the blocks of the newest known snapshot into the state store.
+	Restore(ctx context.Context) (version uint64, state wire.CID, err error)
+}
+
 // Log is the peer's own append-only log of the run.
 type Log interface {
 	// Append makes entries durable before it returns.

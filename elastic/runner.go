@@ -24,8 +24,10 @@ type Config struct {
 	KV      KV     // slots and the chain of records
 	Bodies  Blocks // contributions and merged updates, kept for the ledger
 	States  States // newest versions, by epoch
-	Log     Log
-	Agree   Agreement
+	// Snapshots is nil where none are kept.
+	Snapshots Snapshots
+	Log       Log
+	Agree     Agreement
 	// DataRoot is the root of the data that this peer read; it must be that of
 	// the genesis for the peer to train.
 	DataRoot wire.Digest
@@ -101,11 +103,13 @@ type Runner struct {
 	ctx       context.Context // of the loop; set by Run, for goroutines of the group
 }
 
+// StateEpoch is how many versions share an epoch of the state store.
+const StateEpoch = 8
+
 const (
 	eventQueue   = 4096
 	maxFetchers  = 8
 	pullInterval = time.Second
-	stateEpoch   = 8 // versions that share an epoch of the state store
 )
 
 // New checks cfg, restores what an earlier life persisted and returns a runner.

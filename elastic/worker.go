@@ -82,7 +82,7 @@ func (w *worker) fetchState(ctx context.Context, round uint64, id wire.CID, hold
 
 // keep makes s the newest local version: blocks, then the pointer.
 func (w *worker) keep(s *State) error {
-	epoch := s.Round / stateEpoch
+	epoch := s.Round / StateEpoch
 	var err error
 	if _, err = manifestOf(w.r.model.digest, s.vectors(), func(b []byte) (wire.CID, error) { return w.r.cfg.States.Put(epoch, b) }); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (w *worker) keep(s *State) error {
 	if err := w.r.cfg.KV.Apply([][2][]byte{{stateKey, ptr}}, nil, true); err != nil {
 		return err
 	}
-	if s.Round%stateEpoch == 1 && epoch > 0 {
+	if s.Round%StateEpoch == 1 && epoch > 0 {
 		return w.r.cfg.States.DropBefore(epoch)
 	}
 	return nil
@@ -257,7 +257,11 @@ func (w *worker) advance(ctx context.Context, c Apply, attested wire.Attest) (wi
 			return wire.CID{}, err
 		}
 	}
-	// Nobody has it: replay the next record from its contributions.
+	// Nobody has it whole: a snapshot from its stripes, or the next record from its
+	// contributions.
+	if err := w.restoreSnapshot(ctx); err == nil {
+		return wire.CID{}, nil
+	}
 	_, rec, err := w.r.chain.get(w.state.Round + 1)
 	if err != nil {
 		return wire.CID{}, err
@@ -298,6 +302,11 @@ func (w *worker) adopt(ctx context.Context, s *State, merged wire.CID) error {
 	entries = append(entries,
 		wire.EntryBody{Kind: wire.EntryRecord, Ref: wire.RawDigestCID(rec.Digest()), Round: s.Round},
 		wire.EntryBody{Kind: wire.EntryVersion, Ref: s.ID, Parent: merged, Round: s.Round})
+	if snap, err := w.snapshot(ctx, s, rec); err != nil {
+		w.r.log.Error("no snapshot was made", "round", s.Round, "err", err)
+	} else if !snap.IsZero() {
+		entries = append(entries, wire.EntryBody{Kind: wire.EntrySnapshot, Ref: snap, Parent: s.ID, Round: s.Round})
+	}
 	if rec.Last {
 		entries = append(entries, wire.EntryBody{Kind: wire.EntryEnd, Ref: s.ID, Round: s.Round})
 	}
@@ -306,6 +315,49 @@ func (w *worker) adopt(ctx context.Context, s *State, merged wire.CID) error {
 	}
 	w.state = s
 	return nil
+}
+
+// snapshot keeps every n-th version erasure-coded on the voters.
+func (w *worker) snapshot(ctx context.Context, s *State, rec *wire.Record) (wire.CID, error) {
+	every := uint64(w.r.cfg.Genesis.Snapshot)
+	if w.r.cfg.Snapshots == nil || every == 0 || s.Round%every != 0 || s.Round == 0 {
+		return wire.CID{}, nil
+	}
+	var blocks [][]byte
+	_, err := manifestOf(w.r.model.digest, s.vectors(), func(b []byte) (wire.CID, error) {
+		blocks = append(blocks, b)
+		return wire.RawCID(b), nil
+	})
+	if err != nil {
+		return wire.CID{}, err
+	}
+	var holders []wire.PeerID
+	for _, p := range rec.Table {
+		holders = append(holders, p.Peer)
+	}
+	return w.r.cfg.Snapshots.Keep(ctx, s.Round, s.ID, blocks, holders)
+}
+
+// restoreSnapshot takes the newest snapshot, from any k blocks of each stripe, if
+// it is newer than what is here and the chain certifies it.
+func (w *worker) restoreSnapshot(ctx context.Context) error {
+	if w.r.cfg.Snapshots == nil {
+		return errors.New("no snapshots are kept")
+	}
+	sctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	version, id, err := w.r.cfg.Snapshots.Restore(sctx)
+	if err != nil {
+		return fmt.Errorf("restore snapshot: %w", err)
+	}
+	if version <= w.state.Round {
+		return fmt.Errorf("restore snapshot: version %d is not newer than %d", version, w.state.Round)
+	}
+	_, next, err := w.r.chain.get(version + 1)
+	if err != nil || next.Certified.Round != version || next.Certified.Version != id {
+		return fmt.Errorf("restore snapshot: version %d is not certified by the next record: %w", version, errors.Join(err))
+	}
+	return w.jump(ctx, version, id)
 }
 
 // merge computes the version of rec, the record after the worker's version.

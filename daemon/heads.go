@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/wire"
+)
+
+// sharedLog is a run's own log whose heads are announced.
+type sharedLog struct {
+	*ledger.Log
+	r *run
+}
+
+// Append implements elastic.Log: entries are durable, then their head is
+// announced.
+func (l sharedLog) Append(ctx context.Context, entries []wire.EntryBody) (wire.Head, error) {
+	head, err := l.Log.Append(ctx, entries)
+	if err != nil {
+		return head, err
+	}
+	b := wire.Seal(l.r.d.key, wire.KindHead, l.r.id, head.Size, &head).Bytes()
+	pctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := l.r.net.topic.Publish(pctx, b); err != nil {
+		l.r.d.log.Debug("head not announced", "run", l.r.id.Short(), "err", err)
+	}
+	return head, nil
+}
+
+// headQueue bounds the announced heads that wait to be checked; more are
+// dropped, since a later head proves all before it.
+const headQueue = 256
+
+// takeHead queues an announced head. It reports whether the envelope is one.
+func (r *run) takeHead(b []byte) bool {
+	e, err := wire.Open(b)
+	if err != nil || e.Kind != wire.KindHead {
+		return false
+	}
+	select {
+	case r.headsIn <- e:
+	default:
+	}
+	return true
+}
+
+// followHeads checks announced heads until ctx ends: a bigger head is believed
+// only with a proof that the log extends what was seen of it before.
+func (r *run) followHeads(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-r.headsIn:
+			var h wire.Head
+			if e.Sender == r.d.ID() || e.Decode(&h) != nil || e.Run != r.id {
+				continue
+			}
+			if err := r.offerHead(ctx, e.Sender, h); err != nil {
+				r.d.log.Warn("head refused", "of", e.Sender.Short(), "err", err)
+			}
+		}
+	}
+}
+
+func (r *run) offerHead(ctx context.Context, p wire.PeerID, h wire.Head) error {
+	var proof []wire.Digest
+	if best, ok := r.heads.Best(p); ok && best.Size < h.Size {
+		pctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		b, err := r.d.node.Pull(pctx, p, wire.Marshal(pull{Kind: pullProof, Body: wire.Marshal(proofQuery{Run: r.id, Old: best.Size, New: h.Size})}))
+		if err != nil {
+			return nil // it is asked for again with its next head
+		}
+		if proof, err = ledger.ParseProof(b); err != nil {
+			return err
+		}
+	}
+	_, err := r.heads.Offer(p, h, proof)
+	var ev *ledger.EvidenceError
+	if errors.As(err, &ev) {
+		r.d.log.Error("proof of double signing kept", "event", "ledger.equivocation", "of", p.String(), "run", r.id.Short())
+	}
+	return err
+}
+
+// proofQuery asks for the proof that a log of New entries begins with Old ones.
+type proofQuery struct {
+	_        struct{} `cbor:",toarray"`
+	Run      wire.RunID
+	Old, New uint64
+}
+
+func (d *Daemon) answerProof(body []byte) ([]byte, error) {
+	var q proofQuery
+	if err := wire.Unmarshal(body, &q, 1<<10); err != nil {
+		return nil, err
+	}
+	d.mu.RLock()
+	r := d.runs[q.Run]
+	d.mu.RUnlock()
+	if r == nil {
+		return nil, fs.ErrNotExist
+	}
+	proof, err := r.log.ProveTree(q.Old, q.New)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Marshal(proof), nil
+}
