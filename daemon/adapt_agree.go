@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/apiary-net/hived/consensus"
@@ -8,6 +9,12 @@ import (
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/wire"
 )
+
+// NewAgreement returns elastic's Agreement of one run. slot returns the value of
+// a sign-once slot that an earlier life persisted, or nil.
+func NewAgreement(run wire.RunID, key wire.Key, slot func([]byte) []byte, log *slog.Logger) elastic.Agreement {
+	return &agreement{run: run, eng: gpbft.New(gpbft.Config{Key: key, Run: run, Slot: slot, Logger: log})}
+}
 
 // agreement makes a GPBFT engine and the book of tables elastic's Agreement.
 type agreement struct {

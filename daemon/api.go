@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"slices"
 	"strings"
@@ -207,7 +208,21 @@ func (d *Daemon) server() *http.Server {
 	mux.HandleFunc("GET /api/v1/runs/{run}/genesis", d.getGenesis)
 	mux.HandleFunc("GET /api/v1/runs/{run}/ledger", d.getLedger)
 	mux.HandleFunc("GET /api/v1/runs/{run}/shards", d.getShards)
+	for path, h := range map[string]http.HandlerFunc{"/": pprof.Index, "/profile": pprof.Profile, "/trace": pprof.Trace, "/symbol": pprof.Symbol, "/cmdline": pprof.Cmdline} {
+		mux.Handle("GET /debug/pprof"+path, unixOnly(h))
+	}
 	return &http.Server{Handler: guard(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
+}
+
+// unixOnly hides h from everybody but those who may open the socket.
+func unixOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if a, ok := q.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || a.Network() != "unix" {
+			http.NotFound(w, q)
+			return
+		}
+		h.ServeHTTP(w, q)
+	})
 }
 
 func guard(next http.Handler) http.Handler {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
@@ -185,13 +184,13 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 		return Fail(ExitIntegrity, err, "open the heads of others' logs")
 	}
 	r.net = &runNet{node: d.node}
-	agree := &agreement{run: r.id, eng: gpbft.New(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: func(slot []byte) []byte {
+	agree := NewAgreement(r.id, d.key, func(slot []byte) []byte {
 		b, err := kv.Get(append([]byte("slot/"), slot...))
 		if err != nil {
 			return nil
 		}
 		return b
-	}})}
+	}, d.log)
 	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
 		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: sharedLog{r.log, r}, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
 	if err != nil {

@@ -152,8 +152,13 @@ func (r *Runner) holders(first ...wire.PeerID) []wire.PeerID {
 
 const bodyDeadline = 30 * time.Second
 
-// fetchBody fetches and checks one contribution and tells the machine.
-func (r *Runner) fetchBody(ctx context.Context, c FetchBody) {
+// errNoBase means that a contribution cannot be judged before the version exists
+// here that it should have been trained from.
+var errNoBase = errors.New("the base version is not here yet")
+
+// fetchBody fetches and checks one contribution and tells the machine. base is
+// the version that it must have been trained from, zero while not known.
+func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID) {
 	select {
 	case r.fetchers <- struct{}{}:
 		defer func() { <-r.fetchers }()
@@ -163,8 +168,17 @@ func (r *Runner) fetchBody(ctx context.Context, c FetchBody) {
 	fctx, cancel := context.WithTimeout(ctx, bodyDeadline)
 	defer cancel()
 	ev := BodyChecked{Header: c.Env.Digest()}
-	get := r.getFrom(r.holders(c.Env.Sender))
-	nonce, merged, err := r.takeBody(fctx, c, get)
+	var nonce []byte
+	var merged []wire.CID
+	var err error
+	switch {
+	case base.IsZero():
+		err = errNoBase
+	case c.Header.Base != base:
+		err = bad(wire.ReasonStale, "trained from %s, the version is %s", c.Header.Base.Short(), base.Short())
+	default:
+		nonce, merged, err = r.takeBody(fctx, c, r.getFrom(r.holders(c.Env.Sender)))
+	}
 	var refused *BadBody
 	switch {
 	case err == nil:

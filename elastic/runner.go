@@ -259,13 +259,13 @@ func (r *Runner) drain() error {
 	for len(r.queue) > 0 {
 		ev := r.queue[0]
 		r.queue = r.queue[1:]
+		if a, ok := ev.(Applied); ok {
+			r.version = a.Version
+		}
 		for _, c := range r.mach.Step(r.cfg.Now(), ev) {
 			if err := r.do(c); err != nil {
 				return err
 			}
-		}
-		if a, ok := ev.(Applied); ok {
-			r.version = a.Version
 		}
 		if h, ok := ev.(Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
 			r.cache.commit(h.Env.Sender)
@@ -309,7 +309,11 @@ func (r *Runner) do(c Command) error {
 			r.stopTrain()
 		}
 	case FetchBody:
-		r.group.Go(func() error { r.fetchBody(r.ctx, c); return nil })
+		base := wire.CID{} // of the open round, once it exists here
+		if r.mach.Applied()+1 == c.Env.Round {
+			base = r.version
+		}
+		r.group.Go(func() error { r.fetchBody(r.ctx, c, base); return nil })
 	case StartInstance:
 		r.startedAt = r.cfg.Now()
 		return r.agree(AgreeEvent{Start: &AgreeStart{Instance: c.Instance, Base: c.Base, Proposal: c.Proposal}})

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon"
@@ -27,7 +28,34 @@ func (a *app) modelCmd() *cobra.Command {
 			}
 			return err
 		}})
+	cmd.AddCommand(&cobra.Command{Use: "export DIR FILE", Short: "Write the last version of an export as safetensors", Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error { return a.exportModel(c, args[0], args[1]) }})
 	return cmd
+}
+
+// exportModel writes a safetensors file; it appears whole or not at all.
+func (a *app) exportModel(c *cobra.Command, from, to string) error {
+	dir, err := exportDir(from)
+	if err != nil {
+		return err
+	}
+	f, err := renameio.NewPendingFile(to)
+	if err != nil {
+		return daemon.Fail(daemon.ExitResource, err, "write %s", to)
+	}
+	defer f.Cleanup() // does nothing after the rename
+	id, err := daemon.ExportModel(c.Context(), os.DirFS(dir), f)
+	if err != nil {
+		return err
+	}
+	if err := f.CloseAtomicallyReplace(); err != nil {
+		return daemon.Fail(daemon.ExitResource, err, "write %s", to)
+	}
+	if a.json {
+		return printJSON(c, map[string]string{"version": id.String(), "file": to})
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "Wrote %s, version %s\n", to, id)
+	return nil
 }
 
 func (a *app) printVerified(c *cobra.Command, v *daemon.VerifyResult) error {

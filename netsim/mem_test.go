@@ -1,0 +1,543 @@
+package netsim
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/wire"
+)
+
+func testLogger(t *testing.T) *slog.Logger {
+	if os.Getenv("HIVED_TEST_LOG") == "" {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// inBubble runs f with a swarm whose peers are all started, in virtual time.
+func inBubble(t *testing.T, cfg MemConfig, f func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cfg.Logger = testLogger(t)
+		m, err := NewMem(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ns []*MemNode
+		for i := range cfg.Peers {
+			n, err := m.Start(ctx, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ns = append(ns, n)
+		}
+		f(t, ctx, m, ns)
+		cancel()
+		for _, n := range m.nodes {
+			<-n.ended
+		}
+		synctest.Wait()
+	})
+}
+
+// until polls in virtual time; it fails the test after limit.
+func until(t *testing.T, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	end := time.Now().Add(limit)
+	for !done() {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+		pause()
+	}
+}
+
+// pause lets virtual time pass.
+func pause() { <-time.After(20 * time.Millisecond) }
+
+func finished(ctx context.Context, ns ...*MemNode) func() bool {
+	return func() bool {
+		for _, n := range ns {
+			s, err := n.Version(ctx)
+			if err != nil || !s.Finished {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func reached(ctx context.Context, n *MemNode, round uint64) func() bool {
+	return func() bool {
+		s, err := n.Version(ctx)
+		return err == nil && s.Head != nil && s.Head.Round >= round
+	}
+}
+
+// sameEnd checks that all peers hold one version of the last round, and returns
+// the records of the first.
+func sameEnd(t *testing.T, ctx context.Context, ns ...*MemNode) []*wire.Record {
+	t.Helper()
+	var first elastic.Snapshot
+	for i, n := range ns {
+		s, err := n.Version(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = s
+		}
+		if s.Version != first.Version || s.Head.Digest() != first.Head.Digest() || s.Applied != first.Head.Round {
+			t.Fatalf("peer %d ended with %s at %d, peer 0 with %s at %d", i, s.Version.Short(), s.Applied, first.Version.Short(), first.Applied)
+		}
+	}
+	recs := ns[0].Records()
+	checkSamples(t, recs)
+	return recs
+}
+
+// checkSamples checks that every position is in at most one counted header, and
+// that all positions below the cursor were used, returned or ride.
+func checkSamples(t *testing.T, recs []*wire.Record) {
+	t.Helper()
+	used := map[uint64]uint64{}
+	for _, r := range recs {
+		if r.Round == 0 {
+			continue
+		}
+		hs, err := elastic.CountedHeaders(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hs {
+			for _, s := range h.Header.Spans {
+				for p := s.Lo; p < s.Hi; p++ {
+					if old, twice := used[p]; twice {
+						t.Fatalf("position %d counts in rounds %d and %d", p, old, r.Round)
+					}
+					used[p] = r.Round
+				}
+			}
+		}
+	}
+	last := recs[len(recs)-1]
+	missing := last.Cursor - uint64(len(used)) - wire.SpanLen(last.Returned)
+	late := uint64(0)
+	for _, raw := range last.Headers {
+		var h wire.Header
+		e, err := wire.Open(raw)
+		if err == nil && e.Decode(&h) == nil {
+			if v, ok := last.Verdict(e.Sender); ok && v.Status == wire.Late {
+				late += wire.SpanLen(h.Spans)
+			}
+		}
+	}
+	if missing != late {
+		t.Fatalf("%d positions were dealt, %d counted, %d returned, %d ride", last.Cursor, len(used), wire.SpanLen(last.Returned), late)
+	}
+}
+
+func TestSwarmsOfManySizes(t *testing.T) {
+	for _, c := range []MemConfig{
+		{Peers: 1, Rounds: 4}, {Peers: 2, Rounds: 4}, {Peers: 3, Rounds: 4}, {Peers: 4, Rounds: 6},
+		{Peers: 4, Rounds: 5, Codec: "int8"}, {Peers: 4, Rounds: 5, Codec: "bf16"},
+		{Peers: 12, Rounds: 3}, {Peers: 25, Rounds: 2},
+		{Peers: 1, Rounds: 3, Preset: "ddp"}, {Peers: 4, Rounds: 3, Preset: "ddp"},
+	} {
+		c.Steps, c.Seed = 5, 3
+		t.Run(c.Preset+c.Codec, func(t *testing.T) {
+			inBubble(t, c, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+				until(t, 2*time.Minute, "all peers finish", finished(ctx, ns...))
+				recs := sameEnd(t, ctx, ns...)
+				for _, r := range recs[1:] {
+					if r.CountedPeers() != c.Peers {
+						t.Fatalf("round %d counted %d of %d", r.Round, r.CountedPeers(), c.Peers)
+					}
+				}
+				if got, want := len(recs[0].Table), min(c.Peers, wire.MaxVoters); got != want {
+					t.Fatalf("%d voters, want %d", got, want)
+				}
+				h1, err1 := elastic.CountedHeaders(recs[1])
+				hl, err2 := elastic.CountedHeaders(recs[len(recs)-1])
+				if err1 != nil || err2 != nil || !(hl[0].Header.Loss < h1[0].Header.Loss) {
+					t.Fatalf("the loss did not fall: %v to %v (%v, %v)", h1[0].Header.Loss, hl[0].Header.Loss, err1, err2)
+				}
+			})
+		})
+	}
+}
+
+// H1: a peer dies at any moment; the others go on with the same bits.
+func TestKillAtAnyMoment(t *testing.T) {
+	for _, preset := range []string{"diloco", "ddp"} {
+		for _, victim := range []int{0, 2} { // the creator, another
+			for _, after := range []time.Duration{5, 55, 63, 80} {
+				inBubble(t, MemConfig{Peers: 4, Rounds: 6, Steps: 5, Seed: uint64(after), Preset: preset}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+					until(t, time.Minute, "the first round", reached(ctx, ns[1], 1))
+					<-time.After(after * time.Millisecond)
+					if err := ns[victim].Kill(ctx); err != nil {
+						t.Fatal(err)
+					}
+					rest := slices.Delete(slices.Clone(ns), victim, victim+1)
+					began := time.Now()
+					until(t, time.Minute, "a round without the victim", func() bool {
+						s, err := rest[0].Version(ctx)
+						if err != nil || s.Head == nil {
+							return false
+						}
+						seat, _ := s.Head.Seat(ns[victim].Key.Peer())
+						return !seat.Active
+					})
+					// One deadline at most, not a time-out of the transport.
+					if took := time.Since(began); took > 25*time.Second {
+						t.Fatalf("%s: the others took %v to go on without peer %d", preset, took, victim)
+					}
+					again, err := m.Start(ctx, victim)
+					if err != nil {
+						t.Fatal(err)
+					}
+					until(t, 3*time.Minute, "all peers finish", finished(ctx, append(rest, again)...))
+					sameEnd(t, ctx, append(rest, again)...)
+				})
+			}
+		}
+	}
+}
+
+// A lost disk: a fresh key joins late and takes the state from the others.
+func TestLoseDiskAndJoinLate(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 4, Spare: 1, Rounds: 14, Steps: 5, Seed: 5}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		until(t, time.Minute, "round 2", reached(ctx, ns[0], 2))
+		if err := ns[3].Kill(ctx); err != nil {
+			t.Fatal(err)
+		}
+		ns[3].Wipe()
+		fresh, err := m.Start(ctx, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := append(slices.Clone(ns[:3]), fresh)
+		until(t, 3*time.Minute, "all peers finish", finished(ctx, all...))
+		recs := sameEnd(t, ctx, all...)
+		last := recs[len(recs)-1]
+		if v, ok := last.Verdict(fresh.Key.Peer()); !ok || v.Status != wire.Counted {
+			t.Fatalf("the fresh peer did not count in the last round: %+v", v)
+		}
+		if last.Table.Of(ns[3].Key.Peer()) != 0 {
+			t.Fatal("the lost peer still votes")
+		}
+	})
+}
+
+// A third of the voters and more are gone: nobody decides, and all go on when
+// they return.
+func TestNoQuorumHoldsAndGoesOn(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 4, Rounds: 5, Steps: 5, Seed: 6}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		until(t, time.Minute, "round 1", reached(ctx, ns[0], 1))
+		for _, i := range []int{1, 2} {
+			if err := ns[i].Kill(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(time.Minute)
+		a, err := ns[0].Version(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		b, err := ns[0].Version(ctx)
+		if err != nil || a.Head.Digest() != b.Head.Digest() {
+			t.Fatalf("two of four decided record %d (%v)", b.Head.Round, err)
+		}
+		for _, i := range []int{1, 2} {
+			if ns[i], err = m.Start(ctx, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, 3*time.Minute, "all peers finish", finished(ctx, ns...))
+		sameEnd(t, ctx, ns...)
+	})
+}
+
+// H5 (d): a split 3/1 goes on where the quorum is, and heals into one.
+func TestPartitionHeals(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 4, Rounds: 12, Steps: 20, Seed: 7}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		until(t, time.Minute, "round 1", reached(ctx, ns[0], 1))
+		for _, n := range ns[:3] {
+			m.Cut(ctx, n, ns[3], true)
+		}
+		until(t, 2*time.Minute, "the three go on", reached(ctx, ns[0], 4))
+		s, err := ns[3].Version(ctx)
+		if err != nil || s.Head.Round > 2 {
+			t.Fatalf("the one alone is at round %d (%v)", s.Head.Round, err)
+		}
+		for _, n := range ns[:3] {
+			m.Cut(ctx, n, ns[3], false)
+		}
+		until(t, 3*time.Minute, "all peers finish", finished(ctx, ns...))
+		sameEnd(t, ctx, ns...)
+	})
+}
+
+// H3: a straggler is late first, then gets a share that it can finish.
+func TestStragglerGetsASmallerShare(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 5, Rounds: 12, Steps: 40, Seed: 8}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		ns[4].Speed = 0.05
+		until(t, 5*time.Minute, "the fast ones finish", finished(ctx, ns[:4]...))
+		recs := sameEnd(t, ctx, ns[:4]...)
+		counted := 0
+		for _, r := range recs[len(recs)-4:] {
+			if v, ok := r.Verdict(ns[4].Key.Peer()); ok && v.Status == wire.Counted {
+				counted++
+			}
+		}
+		if counted == 0 {
+			t.Fatal("the straggler never counted at the end")
+		}
+	})
+}
+
+// W4: one part of a contribution is spoiled on the way: it counts whole or not
+// at all, weights included.
+func TestSpoiledBodyDoesNotCount(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 4, Rounds: 3, Steps: 5, Seed: 9}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		bad := ns[2]
+		bad.Forge = func(_ wire.CID, b []byte) []byte {
+			if len(b) == 4096*4 { // the first part of tensor a; all else arrives
+				b = bytes.Clone(b)
+				b[100] ^= 1
+			}
+			return b
+		}
+		until(t, 5*time.Minute, "the others finish", finished(ctx, ns[0], ns[1], ns[3]))
+		for _, r := range sameEnd(t, ctx, ns[0], ns[1], ns[3])[1:] {
+			v, ok := r.Verdict(bad.Key.Peer())
+			if ok && v.Status == wire.Counted {
+				t.Fatalf("round %d counts a contribution that no other peer could read", r.Round)
+			}
+			if r.CountedPeers() < 3 {
+				t.Fatalf("round %d counts %d", r.Round, r.CountedPeers())
+			}
+		}
+	})
+}
+
+// hostile publishes a contribution of a member whose runner is not started.
+type hostile struct {
+	t   *testing.T
+	ctx context.Context
+	m   *Mem
+	n   *MemNode
+}
+
+// serve makes x the body of the round after head and announces a header for it.
+// change may spoil the header or the body.
+func (h hostile) serve(head *wire.Record, base wire.CID, x []float32, change func(*wire.Header, *elastic.Contribution)) wire.Envelope {
+	h.t.Helper()
+	model, err := elastic.NewModel(&h.m.Genesis, h.m.schema)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	nonce := make([]byte, 32)
+	con, err := model.Encode(x, nil, nonce)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	plan := elastic.MakePlan(&h.m.Genesis, elastic.History{head})
+	share := plan.Share(h.n.Key.Peer())
+	if share == nil {
+		h.t.Fatal("the hostile peer is not planned for")
+	}
+	hd := &wire.Header{Base: base, Root: con.Root, Norm: con.Norm, Bytes: con.Bytes, Nonce: wire.Sum(nonce), Body: wire.RawCID(con.Index), Spans: share.Spans, Steps: share.Steps, TrainMs: 50}
+	if change != nil {
+		change(hd, con)
+	}
+	for _, b := range append(con.Blocks, con.Index) {
+		for _, o := range h.m.others(h.n) { // as if fetched: any holder serves it
+			if _, err := o.bodies.Put(head.Round+1, b); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+	}
+	env := wire.Seal(h.n.Key, wire.KindHeader, h.m.Run, head.Round+1, hd)
+	h.n.Announce(env.Bytes())
+	return env
+}
+
+// hostileSwarm runs three honest peers and one that act replaces after round 1.
+func hostileSwarm(t *testing.T, act func(h hostile, head *wire.Record, base wire.CID), want func(t *testing.T, v wire.Verdict)) {
+	t.Helper()
+	inBubble(t, MemConfig{Peers: 4, Rounds: 3, Steps: 5, Seed: 10}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		bad := ns[3]
+		until(t, time.Minute, "round 1 everywhere", func() bool {
+			for _, n := range ns {
+				if s, err := n.Version(ctx); err != nil || s.Applied < 1 {
+					return false
+				}
+			}
+			return true
+		})
+		s, err := bad.Version(ctx)
+		if err != nil || s.Head.Round != 1 {
+			t.Fatalf("round %d is decided already (%v)", s.Head.Round, err)
+		}
+		if err := bad.Kill(ctx); err != nil {
+			t.Fatal(err)
+		}
+		act(hostile{t, ctx, m, bad}, s.Head, s.Version)
+		until(t, 3*time.Minute, "the honest peers finish", finished(ctx, ns[:3]...))
+		recs := sameEnd(t, ctx, ns[:3]...)
+		if recs[2].CountedPeers() < 3 {
+			t.Fatalf("round 2 counts %d of the three honest peers", recs[2].CountedPeers())
+		}
+		v, _ := recs[2].Verdict(bad.Key.Peer())
+		want(t, v)
+	})
+}
+
+func refusedFor(r wire.Reason) func(*testing.T, wire.Verdict) {
+	return func(t *testing.T, v wire.Verdict) {
+		t.Helper()
+		if v.Status != wire.Refused || v.Reason != r {
+			t.Fatalf("the contribution is %s %s, want refused %s", v.Status, v.Reason, r)
+		}
+	}
+}
+
+// W1: not finite, and legal oddities.
+func TestNonFiniteIsRefused(t *testing.T) {
+	for name, x := range map[string]float32{"nan": float32(math.NaN()), "inf": float32(math.Inf(1))} {
+		t.Run(name, func(t *testing.T) {
+			hostileSwarm(t, func(h hostile, head *wire.Record, base wire.CID) {
+				h.serve(head, base, make([]float32, h.m.schema.Params()), func(hd *wire.Header, c *elastic.Contribution) {
+					spoilPart(t, hd, c, x)
+				})
+			}, refusedFor(wire.ReasonNonFinite))
+		})
+	}
+	t.Run("minus zero and subnormals are legal", func(t *testing.T) {
+		hostileSwarm(t, func(h hostile, head *wire.Record, base wire.CID) {
+			x := make([]float32, h.m.schema.Params())
+			x[0], x[1] = float32(math.Copysign(0, -1)), math.Float32frombits(1)
+			h.serve(head, base, x, nil)
+		}, func(t *testing.T, v wire.Verdict) {
+			if v.Status != wire.Counted {
+				t.Fatalf("the contribution is %s %s", v.Status, v.Reason)
+			}
+		})
+	})
+}
+
+// spoilPart writes v into the first part and commits to it, as a peer would that
+// encodes without looking.
+func spoilPart(t *testing.T, hd *wire.Header, c *elastic.Contribution, v float32) {
+	t.Helper()
+	var b wire.Body
+	if err := wire.Unmarshal(c.Index, &b, wire.MaxBlock); err != nil {
+		t.Fatal(err)
+	}
+	bits := math.Float32bits(v)
+	c.Blocks[0] = append([]byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)}, c.Blocks[0][4:]...)
+	b.Parts[0].Block = wire.Sum(c.Blocks[0])
+	var leaves []wire.Digest
+	for _, p := range b.Parts {
+		leaves = append(leaves, p.Block)
+	}
+	c.Index = wire.Marshal(&b)
+	hd.Root, hd.Body = wire.MerkleRoot(leaves), wire.RawCID(c.Index)
+}
+
+func TestLiesAreRefusedByName(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*wire.Header, *elastic.Contribution)
+		want   func(*testing.T, wire.Verdict)
+	}{
+		"a stale base": {func(h *wire.Header, _ *elastic.Contribution) { h.Base = wire.RawCID([]byte("other")) }, refusedFor(wire.ReasonStale)},
+		"more samples": {func(h *wire.Header, _ *elastic.Contribution) {
+			h.Spans = []wire.Span{{Lo: h.Spans[0].Lo, Hi: h.Spans[0].Hi + 1000}}
+		}, refusedFor(wire.ReasonSpans)},
+		"another's samples": {func(h *wire.Header, _ *elastic.Contribution) { h.Spans = []wire.Span{{Lo: 0, Hi: 4}} }, refusedFor(wire.ReasonSpans)},
+		"late work unheard": {func(h *wire.Header, _ *elastic.Contribution) { h.Late = 1 }, refusedFor(wire.ReasonSpans)},
+		"another norm":      {func(h *wire.Header, _ *elastic.Contribution) { h.Norm = 7 }, refusedFor(wire.ReasonBody)},
+		"another size":      {func(h *wire.Header, _ *elastic.Contribution) { h.Bytes++ }, refusedFor(wire.ReasonBody)},
+		"another root":      {func(h *wire.Header, _ *elastic.Contribution) { h.Root[0] ^= 1 }, refusedFor(wire.ReasonBody)},
+		"another nonce":     {func(h *wire.Header, _ *elastic.Contribution) { h.Nonce[0] ^= 1 }, refusedFor(wire.ReasonBody)},
+		"a truncated index": {func(h *wire.Header, c *elastic.Contribution) {
+			c.Index = c.Index[:len(c.Index)-1]
+			h.Body = wire.RawCID(c.Index)
+		}, refusedFor(wire.ReasonBody)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hostileSwarm(t, func(h hostile, head *wire.Record, base wire.CID) {
+				h.serve(head, base, make([]float32, h.m.schema.Params()), c.change)
+			}, c.want)
+		})
+	}
+}
+
+// Two headers of one sender in a round: both stand in the record, for ever.
+func TestTwoHeadersAreEquivocation(t *testing.T) {
+	var first, second wire.Envelope
+	hostileSwarm(t, func(h hostile, head *wire.Record, base wire.CID) {
+		x := make([]float32, h.m.schema.Params())
+		first = h.serve(head, base, x, nil)
+		x[0] = 1
+		second = h.serve(head, base, x, nil)
+	}, func(t *testing.T, v wire.Verdict) {
+		if v.Status != wire.Equivocated {
+			t.Fatalf("two headers are %s", v.Status)
+		}
+		if first.Digest() == second.Digest() {
+			t.Fatal("the two headers are one")
+		}
+	})
+}
+
+// S5: statements of earlier rounds, played again, change nothing.
+func TestReplayedStatementsAreStale(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 4, Rounds: 8, Steps: 5, Seed: 11}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		until(t, time.Minute, "round 3", reached(ctx, ns[0], 3))
+		var old [][]byte
+		for _, r := range ns[0].Records() {
+			for _, l := range [][][]byte{r.Headers, r.Haves, r.Readys, r.Attests} {
+				old = append(old, l...)
+			}
+		}
+		// Also after a restart, when every cache is empty.
+		if err := ns[2].Kill(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if ns[2], err = m.Start(ctx, 2); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			for _, b := range old {
+				ns[1].Announce(b)
+			}
+			pause()
+		}
+		until(t, 3*time.Minute, "all peers finish", finished(ctx, ns...))
+		sameEnd(t, ctx, ns...) // counts each position once
+		// Into another run with the same peers: refused before anything is looked at.
+		other, err := NewMem(MemConfig{Peers: 4, Rounds: 2, Steps: 1, Seed: 11, Change: func(g *wire.Genesis) { g.Name = "other" }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range old {
+			e, err := wire.Open(b)
+			if err != nil || elastic.CheckForm(other.Run, &e) != elastic.Ignore {
+				t.Fatalf("a statement of another run is not ignored (%v)", err)
+			}
+		}
+	})
+}
