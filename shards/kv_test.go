@@ -181,6 +181,38 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// TestCompact writes many memtables of small values, as a ledger does, and wants
+// few tables to look into, with all that was written.
+func TestCompact(t *testing.T) {
+	dir := t.TempDir()
+	k, err := OpenKV(dir, KVOptions{MemTableBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	most := 0
+	for i := range 250 {
+		var puts [][2][]byte
+		for j := range 100 {
+			puts = append(puts, [2][]byte{fmt.Appendf(nil, "%05d", (i*100+j)%12500), noise(i*100+j, 500)})
+		}
+		if err := k.Apply(puts, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, k.db.Levels()[0].NumTables)
+	}
+	t.Logf("at most %d tables at level 0", most)
+	if most > 2*maxLevelZero {
+		t.Errorf("%d tables at level 0", most)
+	}
+	for i := range 12500 {
+		got, err := k.Get(fmt.Appendf(nil, "%05d", i))
+		if err != nil || !bytes.Equal(got, noise(12500+i, 500)) {
+			t.Fatalf("key %d: %v", i, err)
+		}
+	}
+}
+
 func TestMemKVFaults(t *testing.T) {
 	put := func(k string) [][2][]byte { return [][2][]byte{{[]byte(k), []byte(k)}} }
 	m := NewMemKV()
