@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -284,6 +285,7 @@ func TestDropWaitsAlone(t *testing.T) {
 	dropped := make(chan error, 1)
 	go func() { dropped <- s.DropBefore(1) }()
 	for len(s.Stat().Epochs) > 1 { // until the drop has begun
+		runtime.Gosched()
 	}
 	if _, err := s.Get(wire.RawCID(noise(1, 2000))); err != nil {
 		t.Error(err)
