@@ -109,7 +109,7 @@ func TestCrash(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		killAt, seen := 3+rng.IntN(60), 0
+		killAt, seen := 3+rng.IntN(20), 0
 		for sc := bufio.NewScanner(out); sc.Scan(); {
 			var size uint64
 			var root string

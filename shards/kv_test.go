@@ -181,6 +181,38 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// TestCompact writes many memtables of small values, as a ledger does, and wants
+// few tables to look into, with all that was written.
+func TestCompact(t *testing.T) {
+	dir := t.TempDir()
+	k, err := OpenKV(dir, KVOptions{MemTableBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	most := 0
+	for i := range 250 {
+		var puts [][2][]byte
+		for j := range 100 {
+			puts = append(puts, [2][]byte{fmt.Appendf(nil, "%05d", (i*100+j)%12500), noise(i*100+j, 500)})
+		}
+		if err := k.Apply(puts, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, k.db.Levels()[0].NumTables)
+	}
+	t.Logf("at most %d tables at level 0", most)
+	if most > 2*maxLevelZero {
+		t.Errorf("%d tables at level 0", most)
+	}
+	for i := range 12500 {
+		got, err := k.Get(fmt.Appendf(nil, "%05d", i))
+		if err != nil || !bytes.Equal(got, noise(12500+i, 500)) {
+			t.Fatalf("key %d: %v", i, err)
+		}
+	}
+}
+
 func TestMemKVFaults(t *testing.T) {
 	put := func(k string) [][2][]byte { return [][2][]byte{{[]byte(k), []byte(k)}} }
 	m := NewMemKV()
@@ -343,6 +375,80 @@ func cutNewest(t *testing.T, dir string, n int64) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%s by %d of %d", filepath.Base(newest), n, fi.Size())
+}
+
+// TestCutManifest cuts the list of tables everywhere in its last change, after
+// histories that end in a flush, a compaction and a crash.
+func TestCutManifest(t *testing.T) {
+	for _, history := range []string{"closed", "closed twice", "killed"} {
+		base := t.TempDir()
+		want := 0
+		for range map[string]int{"closed": 1, "closed twice": 2}[history] {
+			k := openKV(t, base)
+			for ; want%50 != 49; want++ {
+				key, v := crashPair(want)
+				if err := k.Apply([][2][]byte{{key, v}}, [][]byte{[]byte("none")}, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want++
+			key, v := crashPair(want - 1)
+			if err := k.Apply([][2][]byte{{key, v}}, nil, true); err != nil {
+				t.Fatal(err)
+			}
+			if err := k.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if history == "killed" {
+			runChild(t, base, 60)
+			want = runChild(t, base, 10) + 1
+		}
+		raw, err := os.ReadFile(filepath.Join(base, "MANIFEST"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cut := 1; cut <= 64 && len(raw)-cut > manifestMagic; cut += 7 {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(base)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(filepath.Join(dir, "MANIFEST"), int64(len(raw)-cut)); err != nil {
+				t.Fatal(err)
+			}
+			k, err := OpenKV(dir, KVOptions{})
+			if err != nil {
+				t.Fatalf("%s, cut by %d: %v", history, cut, err)
+			}
+			for i := range want {
+				key, v := crashPair(i)
+				if got, err := k.Get(key); err != nil || !bytes.Equal(got, v) {
+					t.Fatalf("%s, cut by %d: entry %d of %d: %v", history, cut, i, want, err)
+				}
+			}
+			if err := k.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// FuzzLogFiles: the measuring of foreign bytes ends and stays in bounds.
+func FuzzLogFiles(f *testing.F) {
+	f.Add(append(make([]byte, logHeaderBytes), 0x40, 0, 1, 1, 0, 'k', 'v', 1, 2, 3, 4))
+	f.Add(changeSet([]uint64{1, 300}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, n := readManifest(b); n < 0 || n > int64(len(b)) {
+			t.Fatalf("%d of %d bytes are torn", n, len(b))
+		}
+		name := filepath.Join(t.TempDir(), "00001.mem")
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := tornBytes(name); err != nil || n < 0 || n > int64(len(b)) {
+			t.Fatalf("%d of %d bytes are torn, %v", n, len(b), err)
+		}
+	})
 }
 
 // TestTornTail writes rubbish behind the last transaction, as a power cut may,

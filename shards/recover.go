@@ -47,10 +47,13 @@ func lockDir(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// repairDir removes log files that a crash left without even a header, on which
-// Badger refuses to open, and returns how many bytes behind the last whole
-// transaction Badger will drop.
+// repairDir makes a cut MANIFEST again, removes log files that a crash left
+// without even a header, on which Badger refuses to open, and returns how many
+// bytes were lost there and will be dropped behind the last whole transaction.
 func repairDir(dir string) (torn int64, err error) {
+	if torn, err = repairManifest(dir); err != nil {
+		return 0, fmt.Errorf("manifest: %w", err)
+	}
 	names, err := filepath.Glob(filepath.Join(dir, "*.*"))
 	if err != nil {
 		return 0, err

@@ -35,7 +35,6 @@ type Inner struct {
 	Eps          float32 // adamw, > 0
 	WeightDecay  float32 // of matrices; >= 0
 	Clip         float32 // bound of the mean gradient's norm; 0 is none
-	Warmup       int     // updates after Reset over which the rate rises linearly; 0 to 100,000
 	Batch        int     // samples of a step, 1 to 65,536
 }
 
@@ -79,13 +78,16 @@ func (i Inner) Validate() error {
 		return fmt.Errorf("inner epsilon %v, want above 0 to below 1", i.Eps)
 	case !(i.WeightDecay >= 0 && i.WeightDecay <= 10) || !(i.Clip >= 0 && i.Clip <= 1e6):
 		return fmt.Errorf("inner weight decay %v, clip %v, want 0 to 10 and 0 to 1e6", i.WeightDecay, i.Clip)
-	case i.Warmup < 0 || i.Warmup > 100000:
-		return fmt.Errorf("inner warm-up of %d updates, want 0 to 100000", i.Warmup)
 	case i.Batch < 1 || i.Batch > maxBatch:
 		return fmt.Errorf("inner batch %d, want 1 to %d", i.Batch, maxBatch)
 	}
 	return nil
 }
+
+// warmup is the number of adamw updates, from zero moments on, over which the rate
+// rises linearly: the first moments say little, and a peer that joins late must
+// not jump.
+const warmup = 30
 
 // rate returns the learning rate of update number step, from 1.
 func (i Inner) rate(step uint64, scale float32) float32 {
@@ -93,8 +95,8 @@ func (i Inner) rate(step uint64, scale float32) float32 {
 	if scale != 0 {
 		lr = float32(lr * scale)
 	}
-	if w := uint64(i.Warmup); step < w {
-		lr = float32(lr * (float32(step) / float32(w)))
+	if i.Optimizer == "adamw" && step < warmup {
+		lr = float32(lr * (float32(step) / warmup))
 	}
 	return lr
 }
@@ -112,9 +114,11 @@ func (i Inner) optimizer() ops.Optimizer {
 func Default(task string) Config {
 	switch task {
 	case "mnist":
-		return Config{Model: "convnet", Inner: Inner{Optimizer: "adamw", LR: 2e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.01, Batch: 64}}
+		return Config{Model: "convnet", Args: map[string]int64{},
+			Inner: Inner{Optimizer: "adamw", LR: 1.5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.01, Batch: 64}}
 	case "text":
-		return Config{Model: "gpt", Inner: Inner{Optimizer: "adamw", LR: 3e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, Clip: 1, Batch: 8}}
+		return Config{Model: "gpt", Args: map[string]int64{"layers": 2, "dim": 128, "heads": 4, "context": 128},
+			Inner: Inner{Optimizer: "adamw", LR: 2e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1, Clip: 1, Batch: 8}}
 	}
 	panic("train: no default for task " + task)
 }

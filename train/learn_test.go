@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -48,6 +49,101 @@ func (d tenth) Batch(split string, idx []int, dst *Batch) error {
 	return d.Dataset.Batch(SplitTrain, idx, dst)
 }
 
+// learn trains from the start values for steps updates (0: until the positions or
+// the processor seconds are used up) and returns parameters and buffers.
+func learn(t *testing.T, tr *Trainer, positions uint64, steps int, seconds, floor float32) (theta, buffers []float32) {
+	t.Helper()
+	theta, buffers = tr.Init()
+	cpu, made, pos, chunk := time.Duration(0), 0, uint64(0), positions/30
+	for pos < positions && (steps == 0 || made < steps) && (seconds == 0 || float32(cpu.Seconds()) < seconds) {
+		if err := tr.Load(context.Background(), theta, buffers); err != nil {
+			t.Fatal(err)
+		}
+		done := float32(pos) / float32(positions)
+		if seconds > 0 {
+			done = max(done, float32(cpu.Seconds())/seconds)
+		}
+		j := Job{Spans: []wire.Span{{Lo: pos, Hi: min(pos+chunk, positions)}}, LRScale: 1 - (1-floor)*done}
+		if steps > 0 {
+			j.MaxSteps = steps - made
+		}
+		u, err := tr.Train(context.Background(), j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range u.Delta {
+			theta[i] -= d
+		}
+		cpu, made, pos = cpu+u.CPU, made+u.Steps, pos+u.Used
+		t.Logf("position %d, %.1f cpu-s: training loss %.4f", pos, cpu.Seconds(), u.Loss)
+	}
+	return theta, buffers
+}
+
+func eval(t *testing.T, tr *Trainer, theta, buffers []float32, split string, most int) Score {
+	t.Helper()
+	s, err := tr.Eval(context.Background(), theta, buffers, split, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %+v", split, s)
+	return s
+}
+
+// learner opens a task's default trainer where kernels are fast enough.
+func learner(t *testing.T, task string, tune bool) (*Trainer, Dataset) {
+	t.Helper()
+	if ops.CPU().Info().Name != "cpu" {
+		t.Skip("built without cgo: too slow for real data")
+	}
+	data, err := Open(task, "")
+	need(t, err)
+	if tune {
+		data = tenth{data}
+	}
+	c := Default(task)
+	c.Data, c.Threads, c.Seed = data, 1, 1
+	return mustNew(t, c), data
+}
+
+// TestLearnsDigits and TestLearnsBytes make few steps; TestGoals many.
+func TestLearnsDigits(t *testing.T) {
+	tr, _ := learner(t, "mnist", true)
+	theta, buffers := learn(t, tr, 60000, 150, 0, 1)
+	if s := eval(t, tr, theta, buffers, SplitValid, 1000); s.Accuracy < 0.93 {
+		t.Errorf("accuracy %.3f of held-out digits after 150 steps, want 0.93", s.Accuracy)
+	}
+}
+
+func TestLearnsBytes(t *testing.T) {
+	tr, _ := learner(t, "text", false)
+	theta, buffers := learn(t, tr, 30000, 100, 0, 1)
+	if s := eval(t, tr, theta, buffers, SplitValid, 100); s.Loss > 3.3 {
+		t.Errorf("loss %.3f of held-out bytes after 100 steps, want 3.3", s.Loss)
+	}
+}
+
+// TestGoals trains as a person would; it needs HIVED_LONG and about six minutes.
+func TestGoals(t *testing.T) {
+	if os.Getenv("HIVED_LONG") == "" {
+		t.Skip("HIVED_LONG is not set: trainings of minutes")
+	}
+	t.Run("mnist", func(t *testing.T) {
+		tr, data := learner(t, "mnist", false)
+		theta, buffers := learn(t, tr, 3*uint64(data.Len(SplitTrain)), 0, 0, 0.1)
+		if s := eval(t, tr, theta, buffers, SplitTest, 0); s.Accuracy < 0.99 {
+			t.Errorf("test accuracy %.4f after 3 epochs, want 0.99", s.Accuracy)
+		}
+	})
+	t.Run("text", func(t *testing.T) {
+		tr, data := learner(t, "text", false)
+		theta, buffers := learn(t, tr, uint64(data.Len(SplitTrain)), 0, 175, 0.1)
+		if s := eval(t, tr, theta, buffers, SplitValid, 0); s.Loss > 2 {
+			t.Errorf("validation loss %.4f nats a byte after 175 cpu-s, want 2", s.Loss)
+		}
+	})
+}
+
 // TestTune prints learning curves; HIVED_TUNE names the task. It looks at held-out
 // training data only.
 func TestTune(t *testing.T) {
@@ -65,12 +161,12 @@ func TestTune(t *testing.T) {
 	seconds := 180.0
 	if a := os.Getenv("HIVED_TUNE_ARGS"); a != "" {
 		var lr, beta2, wd float32
-		var batch, warm int
+		var batch int
 		var layers, dim, heads int64
-		if _, err := fmt.Sscan(a, &seconds, &lr, &beta2, &wd, &batch, &warm, &layers, &dim, &heads); err != nil {
+		if _, err := fmt.Sscan(a, &seconds, &lr, &beta2, &wd, &batch, &layers, &dim, &heads); err != nil {
 			t.Fatal(err)
 		}
-		c.Inner.LR, c.Inner.Beta2, c.Inner.WeightDecay, c.Inner.Batch, c.Inner.Warmup = lr, beta2, wd, batch, warm
+		c.Inner.LR, c.Inner.Beta2, c.Inner.WeightDecay, c.Inner.Batch = lr, beta2, wd, batch
 		if task == "text" {
 			c.Args = map[string]int64{"layers": layers, "dim": dim, "heads": heads}
 		}

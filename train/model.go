@@ -37,7 +37,7 @@ func NewModel(name string, args map[string]int64) (Model, error) {
 func ModelArgs(name string, args map[string]int64) (map[string]int64, error) {
 	def, ok := map[string]map[string]int64{
 		"convnet": {},
-		"gpt":     {"layers": 4, "dim": 128, "heads": 4, "context": 128},
+		"gpt":     {"layers": 2, "dim": 128, "heads": 4, "context": 128},
 	}[name]
 	if !ok {
 		return nil, fmt.Errorf("find model %q: have %v", name, Models())
