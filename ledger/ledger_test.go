@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,15 +22,30 @@ func TestMain(m *testing.M) {
 		crashChild(name)
 		return
 	}
-	before := runtime.NumGoroutine()
 	code := m.Run()
-	for deadline := time.Now().Add(5 * time.Second); code == 0 && runtime.NumGoroutine() > before; runtime.Gosched() {
+	for deadline := time.Now().Add(5 * time.Second); code == 0; runtime.Gosched() {
+		left := leaked()
+		if left == "" {
+			break
+		}
 		if time.Now().After(deadline) {
-			fmt.Fprintln(os.Stderr, "leaked goroutines:", runtime.NumGoroutine()-before)
+			fmt.Fprintln(os.Stderr, "leaked goroutines:\n"+left)
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// leaked returns the stacks of this package's goroutines but the one that asks.
+func leaked() string {
+	buf := make([]byte, 1<<20)
+	var left []string
+	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(g, "hived/ledger.") && !strings.Contains(g, "ledger.TestMain") {
+			left = append(left, g)
+		}
+	}
+	return strings.Join(left, "\n\n")
 }
 
 var testRun = wire.Sum([]byte("run"))
