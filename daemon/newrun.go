@@ -21,7 +21,8 @@ type RunSpec struct {
 	MinPeers uint32   `json:"min_peers"`
 	Seed     uint64   `json:"seed"`
 	Codec    string   `json:"codec"`
-	Allow    []string `json:"allow"` // peer ids; none: open
+	Topology string   `json:"topology"` // allgather or butterfly
+	Allow    []string `json:"allow"`    // peer ids; none: open
 	Deadline uint32   `json:"deadline_ms"`
 }
 
@@ -62,6 +63,12 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	g.Preset.Cadence.Steps = first(s.Steps, g.Preset.Cadence.Steps)
 	if s.Codec != "" {
 		g.Preset.Codec = s.Codec
+	}
+	if s.Topology != "" {
+		g.Preset.Topology = s.Topology
+		if g.Preset.Reduced() {
+			g.Preset.Merged = "bf16"
+		}
 	}
 	taskDefaults(g, def, s.Batch)
 	g.Data = []wire.DataContract{{Name: s.Task, Root: root, Train: uint64(data.Len("train")), Test: uint64(data.Len("test"))}}

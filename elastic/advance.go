@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -29,9 +30,9 @@ func (m *Machine) advance(now time.Time) []Command {
 		return append(out, m.end()...)
 	}
 	out = append(out, m.train()...)
-	out = append(out, m.fetch()...)
+	out = append(out, m.fetch(now)...)
 	out = append(out, m.have(now)...)
-	out = append(out, m.propose()...)
+	out = append(out, m.propose(now)...)
 	out = append(out, m.instance(now)...)
 	return append(out, m.wake(now)...)
 }
@@ -111,14 +112,20 @@ func (m *Machine) train() []Command {
 	return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version)}
 }
 
-// fetch asks for the bodies of known headers.
-func (m *Machine) fetch() []Command {
+// fetch asks for the bodies of known headers. Under a reduced topology everybody
+// stands in for owners that are gone or silent at the deadline.
+func (m *Machine) fetch(now time.Time) []Command {
 	var out []Command
+	rest := m.cfg.Genesis.Preset.Reduced() && (m.Overdue(now) || slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
 	for _, d := range m.sortedHeaders() {
 		k := m.round.headers[d]
+		if rest && k.item.State == wire.HaveWhole && !k.rest {
+			k.rest = true
+			out = append(out, FetchBody{Env: k.env, Header: k.header, Rest: true})
+		}
 		if k.item.State == wire.HaveSeen && !k.asked {
 			k.asked = true
-			out = append(out, FetchBody{k.env, k.header})
+			out = append(out, FetchBody{Env: k.env, Header: k.header})
 		}
 	}
 	return out
@@ -149,21 +156,28 @@ func (m *Machine) resolved(p wire.PeerID) bool {
 // awaited reports whether this peer still waits for p: not once p has been
 // disconnected for a while.
 func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
+	return !m.resolved(p) && !m.isGone(p, now)
+}
+
+// isGone reports whether p has been disconnected for a while.
+func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
 	since, gone := m.gone[p]
-	return !m.resolved(p) && !(gone && !now.Before(since.Add(m.cfg.GoneAfter)))
+	return gone && !now.Before(since.Add(m.cfg.GoneAfter))
 }
 
 // have says what this voter holds: when nothing is awaited any more, or at the
 // deadline and at every change after it.
 func (m *Machine) have(now time.Time) []Command {
-	if m.Head().Table.Of(m.cfg.Self) == 0 {
+	if !m.speaks(m.cfg.Self) {
 		return nil
 	}
 	if !m.Overdue(now) && slices.ContainsFunc(m.round.plan.Peers(), func(p wire.PeerID) bool { return m.awaited(p, now) }) {
 		return nil
 	}
 	items := m.items()
-	same := func(a, b wire.HaveItem) bool { return a.Header == b.Header && a.State == b.State }
+	same := func(a, b wire.HaveItem) bool {
+		return a.Header == b.Header && a.State == b.State && bytes.Equal(a.Parts, b.Parts)
+	}
 	if m.round.seq > 0 && slices.EqualFunc(items, m.round.said, same) {
 		return nil
 	}
@@ -187,6 +201,8 @@ func (m *Machine) items() []wire.HaveItem {
 			items = append(items, old)
 		case old.State > items[i].State:
 			items[i] = old
+		case old.State == items[i].State && len(old.Parts) == len(items[i].Parts):
+			items[i].Parts = union(old.Parts, items[i].Parts)
 		}
 	}
 	slices.SortFunc(items, func(a, b wire.HaveItem) int { return a.Header.Compare(b.Header) })
@@ -194,9 +210,12 @@ func (m *Machine) items() []wire.HaveItem {
 }
 
 // propose composes the record if this peer leads the next instance.
-func (m *Machine) propose() []Command {
+func (m *Machine) propose(now time.Time) []Command {
 	head, r := m.Head(), &m.round
 	if r.proposed || r.running || r.proposal != nil || m.cfg.Voters.Leader(head.Seed, r.plan.Round, m.next) != m.cfg.Self {
+		return nil
+	}
+	if m.lacksOwners(now) {
 		return nil
 	}
 	rec, err := Compose(m.cfg.Genesis, m.cfg.Run, m.h, m.inputs())
@@ -205,6 +224,19 @@ func (m *Machine) propose() []Command {
 	}
 	r.proposed = true
 	return []Command{Say{Kind: wire.KindProposal, Round: m.next, Body: rec, Slot: slot("proposal", m.next)}}
+}
+
+// ownerGrace is how long after the deadline the leader of a reduced round still
+// waits for the word of owners.
+const ownerGrace = time.Second
+
+// lacksOwners reports whether, under a reduced topology, the word of an owner is
+// still awaited: a part that only it holds would be left out.
+func (m *Machine) lacksOwners(now time.Time) bool {
+	if !m.cfg.Genesis.Preset.Reduced() || !now.Before(m.learnt.Add(m.round.plan.Deadline+ownerGrace)) {
+		return false
+	}
+	return slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return !m.isGone(p, now) })
 }
 
 // inputs returns what is known for the open round, without what would have no
@@ -274,6 +306,9 @@ func (m *Machine) wake(now time.Time) []Command {
 		if t.After(now) && (!at.After(now) || t.Before(at)) {
 			at = t
 		}
+	}
+	if m.cfg.Genesis.Preset.Reduced() {
+		add(at.Add(ownerGrace))
 	}
 	if !m.round.quorumAt.IsZero() && !m.round.running {
 		add(m.round.quorumAt.Add(m.proposalTimeout()))

@@ -52,6 +52,7 @@ type tally struct {
 	refused      map[wire.Reason]uint64
 	ms           []uint32
 	nonces       [][]byte
+	parts        []byte // union of the parts that somebody holds
 }
 
 // Compose returns the record of the round after h's head. It is a pure function:
@@ -166,7 +167,8 @@ func (c *composer) takeHaves() (err error) {
 	weight := uint64(0)
 	for _, e := range c.in.Haves {
 		power := c.prev.Table.Of(e.Sender)
-		if power == 0 || e.Round != c.rec.Round {
+		owner := c.g.Preset.Reduced() && c.plan.Share(e.Sender) != nil
+		if power == 0 && !owner || e.Round != c.rec.Round {
 			return fmt.Errorf("HAVE of %s for round %d, who does not vote", e.Sender.Short(), e.Round)
 		}
 		var h wire.Have
@@ -201,6 +203,12 @@ func (c *composer) count(it wire.HaveItem, power uint64) {
 		t.whole += power
 		t.ms = append(t.ms, it.Ms)
 		t.nonces = append(t.nonces, it.Nonce)
+		for i, b := range it.Parts {
+			if i == len(t.parts) {
+				t.parts = append(t.parts, 0)
+			}
+			t.parts[i] |= b
+		}
 	case wire.HaveRefused:
 		t.refused[it.Reason] += power
 	}
@@ -270,13 +278,23 @@ func (c *composer) judge(s Share) wire.Verdict {
 		}
 	}
 	nonce := nonceOf(h.Nonce, t.nonces)
-	if !c.prev.Table.More(t.whole) || nonce == nil {
+	if !c.prev.Table.More(t.whole) || nonce == nil || c.g.Preset.Reduced() && !covers(t.parts, h.Parts) {
 		v.Status = wire.Late
 		return v
 	}
 	v.Status, v.Nonce, v.ArrivalMs = wire.Counted, nonce, lowerMedian(t.ms)
 	v.Samples = uint32(wire.SpanLen(h.Spans))
 	return v
+}
+
+// covers reports whether the bitmap has the first n parts.
+func covers(bitmap []byte, n uint32) bool {
+	for i := range n {
+		if int(i/8) >= len(bitmap) || bitmap[i/8]&(1<<(i%8)) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func nonceOf(want wire.Digest, nonces [][]byte) []byte {

@@ -20,6 +20,7 @@ type BodyChecked struct {
 	Reason wire.Reason // when not whole and the bytes are bad; none: not to be had
 	Nonce  []byte
 	Merged []wire.CID // of a window's body
+	Parts  []byte     // under a reduced topology, the parts that are here
 }
 
 // Trained is the end of the work that Train asked for; Header is to be signed.
@@ -104,10 +105,13 @@ type Train struct {
 // StopTraining abandons local work: its round was decided.
 type StopTraining struct{ Round uint64 }
 
-// FetchBody asks for a contribution's body, to be checked.
+// FetchBody asks for a contribution's body, to be checked. Under a reduced
+// topology only the own parts are asked for, or with Rest also those of owners
+// that have not said what they hold.
 type FetchBody struct {
 	Env    wire.Envelope
 	Header wire.Header
+	Rest   bool
 }
 
 // StartInstance starts the engine.

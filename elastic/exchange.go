@@ -157,8 +157,9 @@ const bodyDeadline = 30 * time.Second
 var errNoBase = errors.New("the base version is not here yet")
 
 // fetchBody fetches and checks one contribution and tells the machine. base is
-// the version that it must have been trained from, zero while not known.
-func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID) {
+// the version that it must have been trained from, zero while not known; mine
+// names the parts that this peer owns, nil means all.
+func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine func(int) bool) {
 	select {
 	case r.fetchers <- struct{}{}:
 		defer func() { <-r.fetchers }()
@@ -177,12 +178,15 @@ func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID) {
 	case c.Header.Base != base:
 		err = bad(wire.ReasonStale, "trained from %s, the version is %s", c.Header.Base.Short(), base.Short())
 	default:
-		nonce, merged, err = r.takeBody(fctx, c, r.getFrom(r.holders(c.Env.Sender)))
+		nonce, merged, err = r.takeBody(fctx, c, mine, r.getFrom(r.holders(c.Env.Sender)))
 	}
 	var refused *BadBody
 	switch {
 	case err == nil:
 		ev.Whole, ev.Nonce, ev.Merged = true, nonce, merged
+		if mine != nil {
+			ev.Parts = bitmap(len(r.model.parts), func(i int) bool { return c.Env.Sender == r.self || mine(i) })
+		}
 	case errors.As(err, &refused):
 		ev.Reason = refused.Reason
 		r.log.Warn("contribution refused", "round", c.Env.Round, "peer", c.Env.Sender.Short(), "err", err)
@@ -199,11 +203,21 @@ func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID) {
 	r.post(ctx, ev)
 }
 
+func bitmap(n int, has func(int) bool) []byte {
+	out := make([]byte, (n+7)/8)
+	for i := range n {
+		if has(i) {
+			out[i/8] |= 1 << (i % 8)
+		}
+	}
+	return out
+}
+
 // takeBody fetches one body whole and keeps it: in memory for the merge, and on
 // disk if this peer sent it or is one of its holders.
-func (r *Runner) takeBody(ctx context.Context, c FetchBody, get GetBlock) (nonce []byte, merged []wire.CID, err error) {
+func (r *Runner) takeBody(ctx context.Context, c FetchBody, mine func(int) bool, get GetBlock) (nonce []byte, merged []wire.CID, err error) {
 	round := c.Env.Round
-	keep := c.Env.Sender == r.self || r.holds(c.Env.Digest(), c.Env.Sender)
+	keep := c.Env.Sender == r.self || mine != nil || r.holds(c.Env.Digest(), c.Env.Sender)
 	got := func(id wire.CID, b []byte) {
 		r.cache.put(round, id, b)
 		if !keep {
@@ -229,7 +243,7 @@ func (r *Runner) takeBody(ctx context.Context, c FetchBody, get GetBlock) (nonce
 		}
 		return body.Nonce, body.Merged, nil
 	}
-	body, err := r.model.FetchBody(ctx, &c.Header, get, got)
+	body, err := r.model.FetchBody(ctx, &c.Header, mine, get, got)
 	if err != nil {
 		return nil, nil, err
 	}

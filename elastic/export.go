@@ -147,7 +147,7 @@ func (r *Runner) exportBlocks(ctx context.Context, rec, prev *wire.Record, put P
 	}
 	for _, h := range headers {
 		var werr error
-		_, err := r.model.FetchBody(ctx, &h.Header, r.getFrom(r.holders(h.Env.Sender)), func(id wire.CID, b []byte) {
+		_, err := r.model.FetchBody(ctx, &h.Header, nil, r.getFrom(r.holders(h.Env.Sender)), func(id wire.CID, b []byte) {
 			if e := write(id, b); e != nil {
 				werr = e
 			}

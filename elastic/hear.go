@@ -155,7 +155,7 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 
 func (m *Machine) hearHave(e wire.Envelope) {
 	var h wire.Have
-	if m.Head().Table.Of(e.Sender) == 0 || e.Decode(&h) != nil {
+	if !m.speaks(e.Sender) || e.Decode(&h) != nil {
 		return
 	}
 	if _, ok := m.round.haves[e.Sender]; ok && h.Seq <= m.round.seqs[e.Sender] {

@@ -75,6 +75,7 @@ type known struct {
 	header wire.Header
 	item   wire.HaveItem
 	asked  bool
+	rest   bool // the parts of silent owners were asked for
 	merged []wire.CID
 }
 
@@ -201,6 +202,23 @@ func (m *Machine) HoldsHeaderOf(p wire.PeerID) bool {
 	return false
 }
 
+// silentOwners returns the planned peers whose HAVE is not known.
+func (m *Machine) silentOwners() []wire.PeerID {
+	var out []wire.PeerID
+	for _, p := range m.round.plan.Peers() {
+		if _, said := m.round.haves[p]; !said && p != m.cfg.Self {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// speaks reports whether p says HAVE: voters, and under a reduced topology the
+// owners of parts.
+func (m *Machine) speaks(p wire.PeerID) bool {
+	return m.Head().Table.Of(p) > 0 || m.cfg.Genesis.Preset.Reduced() && m.round.plan != nil && m.round.plan.Share(p) != nil
+}
+
 // Missing returns the planned peers whose contribution is not resolved yet, and
 // the voters from whom nothing has come, ascending.
 func (m *Machine) Missing() (peers, voters []wire.PeerID) {
@@ -287,12 +305,18 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 
 func (m *Machine) checked(now time.Time, ev BodyChecked) {
 	k := m.round.headers[ev.Header]
-	if k == nil || k.item.State != wire.HaveSeen {
+	if k == nil {
+		return
+	}
+	if k.item.State != wire.HaveSeen {
+		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
+			k.item.Parts = union(k.item.Parts, ev.Parts)
+		}
 		return
 	}
 	switch {
 	case ev.Whole:
-		k.item.State, k.item.Nonce, k.merged = wire.HaveWhole, ev.Nonce, ev.Merged
+		k.item.State, k.item.Nonce, k.item.Parts, k.merged = wire.HaveWhole, ev.Nonce, ev.Parts, ev.Merged
 	case ev.Reason != wire.ReasonNone:
 		k.item.State, k.item.Reason = wire.HaveRefused, ev.Reason
 	default:
@@ -300,6 +324,14 @@ func (m *Machine) checked(now time.Time, ev BodyChecked) {
 		return
 	}
 	k.item.Ms = uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
+}
+
+func union(a, b []byte) []byte {
+	out := slices.Clone(b)
+	for i := range a {
+		out[i] |= a[i]
+	}
+	return out
 }
 
 func (m *Machine) trained(ev Trained) []Command {

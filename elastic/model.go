@@ -136,7 +136,7 @@ func (m *Model) CheckIndex(h *wire.Header, index []byte) (*wire.Body, error) {
 		total += uint64(p.Bytes)
 		squares += p.SumSquares
 	}
-	if wire.MerkleRoot(leaves) != h.Root || total != h.Bytes || float32(math.Sqrt(squares)) != h.Norm {
+	if wire.MerkleRoot(leaves) != h.Root || total != h.Bytes || int(h.Parts) != len(m.parts) || float32(math.Sqrt(squares)) != h.Norm {
 		return nil, bad(wire.ReasonBody, "root, size or norm does not match the header")
 	}
 	return &b, nil
@@ -168,37 +168,40 @@ type Counted struct {
 // Merge merges the contributions of a cut, given in the order of peer ids.
 func (m *Model) Merge(in []Counted) ([]float32, error) {
 	out := make([]float32, m.params)
-	stats := make([]merge.Stat, len(in))
-	bufs := make([][]float32, len(in))
-	for k := range bufs {
-		bufs[k] = make([]float32, m.g.PartValues)
-	}
-	views := make([][]float32, len(in))
 	for i, p := range m.parts {
-		for k, c := range in {
-			b, err := c.Part(i)
-			if err != nil {
-				return nil, fmt.Errorf("merge part %d: %w", i, err)
-			}
-			views[k] = bufs[k][:p.Hi-p.Lo]
-			if err := m.CheckPart(i, c.Body.Parts[i], b, views[k]); err != nil {
-				return nil, fmt.Errorf("merge: %w", err)
-			}
-			stats[k] = merge.Stat{Samples: c.Samples, SumSquares: c.Body.Parts[i].SumSquares}
-		}
-		w, total, err := m.rule.Weights(stats)
-		if err != nil {
-			return nil, fmt.Errorf("merge part %d: %w", i, err)
-		}
-		rep, err := m.rule.Merge(out[p.Lo:p.Hi], views, w, total)
-		if err != nil {
-			return nil, fmt.Errorf("merge part %d: %w", i, err)
-		}
-		if rep.NonFinite {
-			return nil, fmt.Errorf("merge part %d: a merged value is not finite", i)
+		if err := m.MergePart(i, in, out[p.Lo:p.Hi]); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// MergePart merges part i of the contributions of a cut into out.
+func (m *Model) MergePart(i int, in []Counted, out []float32) error {
+	stats, views := make([]merge.Stat, len(in)), make([][]float32, len(in))
+	for k, c := range in {
+		b, err := c.Part(i)
+		if err != nil {
+			return fmt.Errorf("merge part %d: %w", i, err)
+		}
+		views[k] = make([]float32, len(out))
+		if err := m.CheckPart(i, c.Body.Parts[i], b, views[k]); err != nil {
+			return fmt.Errorf("merge: %w", err)
+		}
+		stats[k] = merge.Stat{Samples: c.Samples, SumSquares: c.Body.Parts[i].SumSquares}
+	}
+	w, total, err := m.rule.Weights(stats)
+	if err != nil {
+		return fmt.Errorf("merge part %d: %w", i, err)
+	}
+	rep, err := m.rule.Merge(out, views, w, total)
+	if err != nil {
+		return fmt.Errorf("merge part %d: %w", i, err)
+	}
+	if rep.NonFinite {
+		return fmt.Errorf("merge part %d: a merged value is not finite", i)
+	}
+	return nil
 }
 
 // Step applies a merged update as outer step number n (from 1), in place; merged
@@ -265,9 +268,10 @@ func CheckWindowBody(h *wire.Header, index []byte) (*wire.WindowBody, error) {
 	return &b, nil
 }
 
-// FetchBody fetches a contribution and checks it whole. got receives every part;
-// it must keep a copy if it keeps the bytes.
-func (m *Model) FetchBody(ctx context.Context, h *wire.Header, get GetBlock, got func(id wire.CID, b []byte)) (*wire.Body, error) {
+// FetchBody fetches a contribution and checks it: the index, and all parts or
+// those that want names. got receives every block; it must keep a copy if it
+// keeps the bytes.
+func (m *Model) FetchBody(ctx context.Context, h *wire.Header, want func(part int) bool, get GetBlock, got func(id wire.CID, b []byte)) (*wire.Body, error) {
 	var index []byte
 	err := get(ctx, []wire.CID{h.Body}, func(_ wire.CID, b []byte) error {
 		index = bytes.Clone(b)
@@ -285,6 +289,9 @@ func (m *Model) FetchBody(ctx context.Context, h *wire.Header, get GetBlock, got
 	at := map[wire.CID][]int{}
 	for i, p := range body.Parts {
 		id := wire.RawDigestCID(p.Block)
+		if want != nil && !want(i) {
+			continue
+		}
 		if at[id] == nil {
 			ids = append(ids, id)
 		}

@@ -32,7 +32,7 @@ func (m *Model) Updates(ctx context.Context, rec, prev *wire.Record, from func(s
 	var in []Counted
 	blocks := map[wire.CID][]byte{}
 	for _, ch := range headers {
-		body, err := m.FetchBody(ctx, &ch.Header, from(ch.Env.Sender), func(id wire.CID, b []byte) { blocks[id] = bytes.Clone(b) })
+		body, err := m.FetchBody(ctx, &ch.Header, nil, from(ch.Env.Sender), func(id wire.CID, b []byte) { blocks[id] = bytes.Clone(b) })
 		if err != nil {
 			return nil, wire.CID{}, fmt.Errorf("contribution of %s: %w", ch.Env.Sender.Short(), err)
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -313,7 +314,8 @@ func (r *Runner) do(c Command) error {
 		if r.mach.Applied()+1 == c.Env.Round {
 			base = r.version
 		}
-		r.group.Go(func() error { r.fetchBody(r.ctx, c, base); return nil })
+		mine := r.ownParts(c.Rest)
+		r.group.Go(func() error { r.fetchBody(r.ctx, c, base, mine); return nil })
 	case StartInstance:
 		r.startedAt = r.cfg.Now()
 		return r.agree(AgreeEvent{Start: &AgreeStart{Instance: c.Instance, Base: c.Base, Proposal: c.Proposal}})
@@ -338,6 +340,26 @@ func (r *Runner) do(c Command) error {
 		}
 	}
 	return nil
+}
+
+// ownParts names the parts that this peer merges in the open round, under a
+// reduced topology, with rest also those of silent owners; else nil. It runs in
+// the loop.
+func (r *Runner) ownParts(rest bool) func(int) bool {
+	p := r.mach.Plan()
+	if !r.cfg.Genesis.Preset.Reduced() || p == nil {
+		return nil
+	}
+	members := p.Peers()
+	self := slices.Index(members, r.self)
+	owners := ownersOf(r.model.parts, len(members))
+	silent := map[wire.PeerID]bool{}
+	if rest {
+		for _, p := range r.mach.silentOwners() {
+			silent[p] = true
+		}
+	}
+	return func(i int) bool { return self >= 0 && owners[i] == self || silent[members[owners[i]]] }
 }
 
 func (r *Runner) persistRecord(c PersistRecord) error {

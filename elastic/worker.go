@@ -22,6 +22,7 @@ type worker struct {
 	pending  *pending  // the newest own contribution
 	late     *pending  // late work that may ride into the next round
 	window   *windowState
+	early    []sliceIn     // merged parts of a later round
 	sent     atomic.Uint64 // payload bytes of the newest contribution
 }
 
@@ -185,7 +186,7 @@ func (w *worker) encode(c Train, h *wire.Header, delta []float32) error {
 	if err != nil {
 		return err
 	}
-	h.Root, h.Norm, h.Bytes, h.Nonce, h.Body = con.Root, con.Norm, con.Bytes, wire.Sum(nonce), wire.RawCID(con.Index)
+	h.Root, h.Norm, h.Bytes, h.Nonce, h.Body, h.Parts = con.Root, con.Norm, con.Bytes, wire.Sum(nonce), wire.RawCID(con.Index), uint32(len(con.Blocks))
 	for _, b := range append(con.Blocks, con.Index) {
 		w.r.cache.put(c.Plan.Round, wire.RawCID(b), b)
 		if _, err := w.r.cfg.Bodies.Put(c.Plan.Round, b); err != nil {
@@ -393,6 +394,9 @@ func (w *worker) tentative(rec *wire.Record, n int) (params, outer []float32) {
 func (w *worker) updates(ctx context.Context, rec, prev *wire.Record) ([][]float32, wire.CID, error) {
 	if w.r.cfg.Genesis.Preset.Cadence.Window {
 		return w.windowUpdates(ctx, rec, prev)
+	}
+	if w.r.cfg.Genesis.Preset.Reduced() && rec.CountedPeers() > 0 {
+		return w.reducedUpdates(ctx, rec, prev)
 	}
 	fctx, cancel := context.WithTimeout(ctx, bodyDeadline)
 	defer cancel()

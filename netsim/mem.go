@@ -26,6 +26,7 @@ type MemConfig struct {
 	Rounds   uint64
 	Preset   string // of elastic.Presets; default diloco
 	Codec    string // default: the preset's
+	Topology string // default: the preset's
 	Seed     uint64
 	Steps    uint32
 	StepTime time.Duration // of one local step; default 10 ms
@@ -155,6 +156,9 @@ func NewMem(cfg MemConfig) (*Mem, error) {
 	}
 	if cfg.Codec != "" {
 		g.Preset.Codec = cfg.Codec
+	}
+	if cfg.Topology != "" {
+		g.Preset.Topology = cfg.Topology
 	}
 	for _, k := range m.Keys {
 		g.Admission.Allow = append(g.Admission.Allow, k.Peer())

@@ -193,6 +193,10 @@ func (p *Preset) check() error {
 	)
 }
 
+// Reduced reports whether peers see sums of parts instead of all contributions:
+// each part is merged by its owner.
+func (p *Preset) Reduced() bool { return p.Topology == "butterfly" && !p.Cadence.Window }
+
 func (p *Preset) checkWindow() error {
 	if !p.Cadence.Window {
 		return nil

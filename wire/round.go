@@ -81,6 +81,7 @@ type Header struct {
 	Root        Digest   // RFC 6962 root over the digests of the part blocks
 	Body        CID      // index block: a Body, or in a window a WindowBody
 	Bytes       uint64   // payload: index and part blocks
+	Parts       uint32   // part blocks; 0 in a window
 	Spans       []Span   // positions used: those of late work first, then a prefix of the dealt ones
 	Steps       uint32   // local steps, or finished steps of the window
 	Loss        float32  // mean training loss over the used samples
@@ -187,6 +188,9 @@ type HaveItem struct {
 	Reason Reason // when refused
 	Ms     uint32 // from learning record r-1 to this state
 	Nonce  []byte // of the body, when whole; else none
+	// Parts is, under a reduced topology, the bitmap of the parts that the sender
+	// holds and has checked, least significant bit first; else none.
+	Parts []byte
 }
 
 // Have is what a voter holds of a round. Seq grows and states only rise.
@@ -206,6 +210,9 @@ func (h *Have) check() error {
 		}
 		if n := len(it.Nonce); n != 0 && (n != 32 || it.State != HaveWhole) {
 			return fmt.Errorf("item %d: nonce of %d bytes", i, n)
+		}
+		if n := len(it.Parts); n > maxParts/8 || n > 0 && it.State != HaveWhole {
+			return fmt.Errorf("item %d: parts of %d bytes", i, n)
 		}
 	}
 	return inRange("items", uint64(len(h.Items)), 0, 4*MaxMembers)

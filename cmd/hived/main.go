@@ -27,7 +27,7 @@ func run(args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var sig signalled
-	if errors.As(context.Cause(ctx), &sig) && (err == nil || errors.Is(err, context.Canceled) || daemon.CodeOf(err) == daemon.ExitTimeout) {
+	if errors.As(context.Cause(ctx), &sig) { // whatever failed, this is why
 		return int(sig.code())
 	}
 	if err == nil {
