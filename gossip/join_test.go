@@ -247,3 +247,34 @@ func TestBook(t *testing.T) {
 		t.Fatalf("cache gives %d peers back, %v", len(back), err)
 	}
 }
+
+// TestMDNS: two peers that know no address find each other, where the network
+// carries multicast.
+func TestMDNS(t *testing.T) {
+	local := func(c *Config) { c.MDNS, c.Listen = true, []string{"/ip4/0.0.0.0/tcp/0"} }
+	a, b := startNode(t, local), startNode(t, local)
+	up := make(chan struct{}, 1)
+	a.Notify(func(p wire.PeerID, is bool) {
+		if is && p == b.ID() {
+			select {
+			case up <- struct{}{}:
+			default:
+			}
+		}
+	})
+	limit := time.NewTimer(10 * time.Second)
+	defer limit.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !a.Connected(b.ID()) {
+		select {
+		case <-up:
+		case <-tick.C:
+		case <-limit.C:
+			if os.Getenv("HIVED_REQUIRE") == "all" {
+				t.Fatal("multicast does not work here")
+			}
+			t.Skip("multicast does not work here")
+		}
+	}
+}

@@ -83,7 +83,19 @@ func TestHeads(t *testing.T) {
 	if err := hs.OfferEntry(lb); !errors.As(err, &ee) || ee.Evidence.Kind != EvidenceEntries {
 		t.Fatalf("two entries of one number: %v", err)
 	}
-	es, err := openHeads(t, kv, testKey(9)).Evidence()
+	checkEvidence(t, openHeads(t, kv, testKey(9)), peer)
+	if _, _, err := newEvidence(EvidenceHeads, a.Note, heads[0].Note).Check(); err == nil {
+		t.Error("two heads of one history convict")
+	}
+	if err := hs.OfferEntry([]byte("x")); err == nil {
+		t.Error("rubbish is an entry")
+	}
+}
+
+// checkEvidence wants one piece of each kind against peer, in one form only.
+func checkEvidence(t *testing.T, hs *Heads, peer wire.PeerID) {
+	t.Helper()
+	es, err := hs.Evidence()
 	if err != nil || len(es) != 2 {
 		t.Fatalf("%d pieces of evidence, %v", len(es), err)
 	}
@@ -99,12 +111,6 @@ func TestHeads(t *testing.T) {
 				t.Error("bad evidence convicts")
 			}
 		}
-	}
-	if _, _, err := newEvidence(EvidenceHeads, a.Note, heads[0].Note).Check(); err == nil {
-		t.Error("two heads of one history convict")
-	}
-	if err := hs.OfferEntry([]byte("x")); err == nil {
-		t.Error("rubbish is an entry")
 	}
 }
 
