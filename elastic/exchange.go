@@ -185,7 +185,9 @@ func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine
 	case err == nil:
 		ev.Whole, ev.Nonce, ev.Merged = true, nonce, merged
 		if mine != nil {
-			ev.Parts = bitmap(len(r.model.parts), func(i int) bool { return c.Env.Sender == r.self || mine(i) })
+			// Also of the own contribution only the parts that this peer owns: the
+			// others must not depend on its sender's life.
+			ev.Parts = bitmap(len(r.model.parts), mine)
 		}
 	case errors.As(err, &refused):
 		ev.Reason = refused.Reason

@@ -314,7 +314,7 @@ func (r *Runner) do(c Command) error {
 		if r.mach.Applied()+1 == c.Env.Round {
 			base = r.version
 		}
-		mine := r.ownParts(c.Rest)
+		mine := r.ownParts(c.Env.Sender, c.Rest)
 		r.group.Go(func() error { r.fetchBody(r.ctx, c, base, mine); return nil })
 	case StartInstance:
 		r.startedAt = r.cfg.Now()
@@ -342,10 +342,12 @@ func (r *Runner) do(c Command) error {
 	return nil
 }
 
-// ownParts names the parts that this peer merges in the open round, under a
-// reduced topology, with rest also those of silent owners; else nil. It runs in
-// the loop.
-func (r *Runner) ownParts(rest bool) func(int) bool {
+// ownParts names the parts of a sender's body that this peer holds in the open
+// round under a reduced topology; else nil. Those are the parts that it owns; of
+// the parts that the sender owns itself those of the member before it, so that no
+// part lives with its sender alone; and with rest those of silent owners. It runs
+// in the loop.
+func (r *Runner) ownParts(sender wire.PeerID, rest bool) func(int) bool {
 	p := r.mach.Plan()
 	if !r.cfg.Genesis.Preset.Reduced() || p == nil {
 		return nil
@@ -359,7 +361,13 @@ func (r *Runner) ownParts(rest bool) func(int) bool {
 			silent[p] = true
 		}
 	}
-	return func(i int) bool { return self >= 0 && owners[i] == self || silent[members[owners[i]]] }
+	return func(i int) bool {
+		o := owners[i]
+		if members[o] == sender && len(members) > 1 {
+			o = (o + 1) % len(members)
+		}
+		return self >= 0 && o == self || silent[members[o]]
+	}
 }
 
 func (r *Runner) persistRecord(c PersistRecord) error {

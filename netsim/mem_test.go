@@ -3,6 +3,7 @@ package netsim
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -182,36 +183,38 @@ func TestKillAtAnyMoment(t *testing.T) {
 	for _, preset := range []string{"diloco", "ddp", "butterfly"} {
 		for _, victim := range []int{0, 2} { // the creator, another
 			for _, after := range []time.Duration{5, 55, 63, 80} {
-				cfg := MemConfig{Peers: 4, Rounds: 6, Steps: 5, Seed: uint64(after), Preset: preset}
-				if preset == "butterfly" {
-					cfg.Preset, cfg.Topology = "diloco", "butterfly"
-				}
-				inBubble(t, cfg, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
-					until(t, time.Minute, "the first round", reached(ctx, ns[1], 1))
-					<-time.After(after * time.Millisecond)
-					if err := ns[victim].Kill(ctx); err != nil {
-						t.Fatal(err)
+				t.Run(fmt.Sprintf("%s peer %d after %d ms", preset, victim, after), func(t *testing.T) {
+					cfg := MemConfig{Peers: 4, Rounds: 6, Steps: 5, Seed: uint64(after), Preset: preset}
+					if preset == "butterfly" {
+						cfg.Preset, cfg.Topology = "diloco", "butterfly"
 					}
-					rest := slices.Delete(slices.Clone(ns), victim, victim+1)
-					began := time.Now()
-					until(t, time.Minute, "a round without the victim", func() bool {
-						s, err := rest[0].Version(ctx)
-						if err != nil || s.Head == nil {
-							return false
+					inBubble(t, cfg, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+						until(t, time.Minute, "the first round", reached(ctx, ns[1], 1))
+						<-time.After(after * time.Millisecond)
+						if err := ns[victim].Kill(ctx); err != nil {
+							t.Fatal(err)
 						}
-						seat, _ := s.Head.Seat(ns[victim].Key.Peer())
-						return !seat.Active
+						rest := slices.Delete(slices.Clone(ns), victim, victim+1)
+						began := time.Now()
+						until(t, time.Minute, "a round without the victim", func() bool {
+							s, err := rest[0].Version(ctx)
+							if err != nil || s.Head == nil {
+								return false
+							}
+							seat, _ := s.Head.Seat(ns[victim].Key.Peer())
+							return !seat.Active
+						})
+						// One deadline at most, not a time-out of the transport.
+						if took := time.Since(began); took > 25*time.Second {
+							t.Fatalf("%s: the others took %v to go on without peer %d", preset, took, victim)
+						}
+						again, err := m.Start(ctx, victim)
+						if err != nil {
+							t.Fatal(err)
+						}
+						until(t, 3*time.Minute, "all peers finish", finished(ctx, append(rest, again)...))
+						sameEnd(t, ctx, append(rest, again)...)
 					})
-					// One deadline at most, not a time-out of the transport.
-					if took := time.Since(began); took > 25*time.Second {
-						t.Fatalf("%s: the others took %v to go on without peer %d", preset, took, victim)
-					}
-					again, err := m.Start(ctx, victim)
-					if err != nil {
-						t.Fatal(err)
-					}
-					until(t, 3*time.Minute, "all peers finish", finished(ctx, append(rest, again)...))
-					sameEnd(t, ctx, append(rest, again)...)
 				})
 			}
 		}
