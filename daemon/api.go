@@ -64,6 +64,7 @@ type RunStatus struct {
 	Bytes    struct {
 		Payload uint64 `json:"payload"` // of own contributions
 		Socket  uint64 `json:"socket"`  // sent by the whole daemon, from libp2p's counter
+		Control uint64 `json:"control"` // the part of Socket that is neither blocks nor slices
 	} `json:"bytes"`
 	TrainCPU float64  `json:"train_cpu_seconds"`
 	DecideMs float64  `json:"decide_ms_p50"`
@@ -103,7 +104,9 @@ func (r *run) status(ctx context.Context) RunStatus {
 	g := &r.genesis
 	s := RunStatus{ID: r.id.String(), Name: g.Name, Task: g.Data[0].Name, Preset: g.Preset.Label, Rounds: g.Rounds, State: "waiting", Roster: []string{}}
 	s.TrainCPU = time.Duration(r.trainer.cpu.Load()).Seconds()
-	s.Bytes.Socket = r.d.node.Bytes().Out
+	sent := r.d.node.Bytes()
+	s.Bytes.Socket = sent.Out
+	s.Bytes.Control = sent.Out - min(sent.Out, sent.Protocols[gossip.ProtoBlocks].Out+sent.Protocols[protoSlice].Out)
 	p := &r.progress
 	p.mu.Lock()
 	s.Counted, s.Expected, s.Bytes.Payload = p.counted, p.expected, p.payload

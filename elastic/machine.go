@@ -206,7 +206,7 @@ func (m *Machine) HoldsHeaderOf(p wire.PeerID) bool {
 func (m *Machine) silentOwners() []wire.PeerID {
 	var out []wire.PeerID
 	for _, p := range m.round.plan.Peers() {
-		if _, said := m.round.haves[p]; !said && p != m.cfg.Self {
+		if _, said := m.round.haves[p]; !said {
 			out = append(out, p)
 		}
 	}

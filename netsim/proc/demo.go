@@ -93,6 +93,7 @@ type demo struct {
 	trainCPU map[wire.PeerID]float64 // of lives that ended
 	payload  uint64                  // of lives that ended
 	socket   uint64
+	control  uint64
 	wg       sync.WaitGroup
 	errs     chan error // of the kill and restart goroutines
 }
@@ -293,6 +294,7 @@ func (d *demo) book(ctx context.Context, p *Peer) {
 	d.trainCPU[p.ID] += s.TrainCPU
 	d.payload += s.Bytes.Payload
 	d.socket += s.Bytes.Socket
+	d.control += s.Bytes.Control
 }
 
 // replace starts a fresh peer with one of the spare keys.
@@ -407,6 +409,7 @@ func (d *demo) totals() {
 		train += d.trainCPU[p.ID]
 	}
 	d.seen.Bytes.Payload, d.seen.Bytes.Socket = d.payload, d.socket
+	d.seen.Bytes.Control = d.control / max(1, d.seen.Expected) // one planned contribution is one peer in one round
 	if cpu > 0 {
 		d.seen.TrainShare = train / cpu
 	}
