@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"sync"
 
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/gossip"
@@ -12,15 +14,52 @@ import (
 const (
 	protoVote  = "/hived/vote/1"
 	protoSlice = "/hived/slice/1"
+	protoSay   = "/hived/say/1"
 )
 
 // runNet is what one run sees of the node.
 type runNet struct {
 	node  *gossip.Node
 	topic *gossip.Topic
+
+	mu      sync.Mutex
+	members []wire.PeerID // of the newest record; guarded by mu
 }
 
-func (n *runNet) Publish(ctx context.Context, b []byte) error { return n.topic.Publish(ctx, b) }
+// maxDirect is the most members that announcements go to one by one.
+const maxDirect = wire.MaxMembers
+
+// Publish announces b. While every member is connected it goes to each of them
+// once, a third of the bytes of a mesh that forwards; else it goes to the topic.
+func (n *runNet) Publish(ctx context.Context, b []byte) error {
+	n.mu.Lock()
+	members := n.members
+	n.mu.Unlock()
+	direct := len(members) > 0 && len(members) <= maxDirect
+	for _, p := range members {
+		direct = direct && (p == n.node.ID() || n.node.Connected(p))
+	}
+	if !direct {
+		return n.topic.Publish(ctx, b)
+	}
+	var errs []error
+	for _, p := range members {
+		if p != n.node.ID() {
+			errs = append(errs, n.node.Send(ctx, p, protoSay, b))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *runNet) setMembers(roster []wire.Seat) {
+	members := make([]wire.PeerID, len(roster))
+	for i, s := range roster {
+		members[i] = s.Peer
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.members = members
+}
 
 func (n *runNet) Send(ctx context.Context, to wire.PeerID, kind elastic.SendKind, b []byte) error {
 	proto := protoVote

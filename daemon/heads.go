@@ -26,7 +26,7 @@ func (l sharedLog) Append(ctx context.Context, entries []wire.EntryBody) (wire.H
 	b := wire.Seal(l.r.d.key, wire.KindHead, l.r.id, head.Size, &head).Bytes()
 	pctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := l.r.net.topic.Publish(pctx, b); err != nil {
+	if err := l.r.net.Publish(pctx, b); err != nil {
 		l.r.d.log.Debug("head not announced", "run", l.r.id.Short(), "err", err)
 	}
 	return head, nil

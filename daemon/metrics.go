@@ -5,6 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -38,9 +39,6 @@ func newMetrics(d *Daemon) *metrics {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts(name, help)), f)
 	}
-	counter := func(name, help string, dir string, f func() float64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "hived", Name: name, Help: help, ConstLabels: prometheus.Labels{"direction": dir}}, f)
-	}
 	m.reg.MustRegister(m.rounds, m.roundNumber, m.participants, m.refused, m.duration, m.decide, m.loss, info,
 		gauge("ready", "1 when /readyz would answer 200.", func() float64 {
 			if ok, _ := d.readiness(); ok {
@@ -49,8 +47,7 @@ func newMetrics(d *Daemon) *metrics {
 			return 0
 		}),
 		gauge("connected_peers", "Connected peers.", func() float64 { return float64(len(d.node.Peers())) }),
-		counter("network_bytes_total", "Bytes moved over libp2p streams.", "in", func() float64 { return float64(d.node.Bytes().In) }),
-		counter("network_bytes_total", "Bytes moved over libp2p streams.", "out", func() float64 { return float64(d.node.Bytes().Out) }),
+		traffic{d},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -80,4 +77,34 @@ func (m *metrics) round(r *run, rec *wire.Record, i *elastic.RoundInfo) {
 		m.decide.WithLabelValues(id).Observe(i.Decide.Seconds())
 	}
 	m.loss.WithLabelValues(id).Set(lineOf(rec, 0, 0).Loss)
+}
+
+// purposes says what a protocol's bytes are for.
+var purposes = map[string]string{gossip.ProtoMesh: "gossip", gossip.ProtoBlocks: "exchange", gossip.ProtoPull: "state",
+	gossip.ProtoPeers: "discovery", protoSlice: "exchange", protoVote: "consensus", protoSay: "gossip"}
+
+// traffic exports libp2p's byte counters by purpose.
+type traffic struct{ d *Daemon }
+
+var trafficDesc = prometheus.NewDesc("hived_network_bytes_total", "Bytes moved over libp2p streams by purpose.", []string{"direction", "purpose"}, nil)
+
+// Describe implements prometheus.Collector.
+func (traffic) Describe(c chan<- *prometheus.Desc) { c <- trafficDesc }
+
+// Collect implements prometheus.Collector.
+func (t traffic) Collect(c chan<- prometheus.Metric) {
+	in, out := map[string]uint64{}, map[string]uint64{}
+	all := t.d.node.Bytes()
+	in["other"], out["other"] = all.In, all.Out
+	for proto, b := range all.Protocols {
+		if p, ok := purposes[proto]; ok {
+			in[p], out[p] = in[p]+b.In, out[p]+b.Out
+			in["other"] -= min(in["other"], b.In)
+			out["other"] -= min(out["other"], b.Out)
+		}
+	}
+	for p := range out {
+		c <- prometheus.MustNewConstMetric(trafficDesc, prometheus.CounterValue, float64(in[p]), "in", p)
+		c <- prometheus.MustNewConstMetric(trafficDesc, prometheus.CounterValue, float64(out[p]), "out", p)
+	}
 }

@@ -84,6 +84,7 @@ func (r *run) observe(i elastic.Info) {
 	case i.Round != nil:
 		rec := i.Round.Record
 		p.waiting = nil
+		r.net.setMembers(rec.Roster)
 		if rec.Round == 0 {
 			r.d.log.Info("run started", "run", r.genesis.Name, "members", len(rec.Roster), "voters", len(rec.Table))
 			break

@@ -242,6 +242,21 @@ func (r *run) main(ctx context.Context) {
 	wg.Wait()
 }
 
+// said takes an announcement that came directly; whoever sends what is provably
+// bad is blamed, as on the topic.
+func (r *run) said(from wire.PeerID, b []byte) {
+	switch r.runner.Check(b) {
+	case elastic.Accept:
+		if !r.takeHead(b) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			r.runner.Hear(ctx, b)
+		}
+	case elastic.Reject:
+		r.d.node.Blame(from)
+	}
+}
+
 func (r *run) connected(p wire.PeerID, up bool) {
 	r.d.mu.RLock()
 	ctx, group := r.d.ctx, r.d.group

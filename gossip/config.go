@@ -17,7 +17,7 @@ const (
 	ProtoBlocks = "/hived/blocks/1"
 	ProtoPull   = "/hived/pull/1"
 	ProtoPeers  = "/hived/peers/1"
-	protoMesh   = "/hived/mesh/1"
+	ProtoMesh   = "/hived/mesh/1"
 )
 
 // Bounds on what a peer may ask or answer.

@@ -95,7 +95,7 @@ func newLimits(cfg Config) (network.ResourceManager, error) {
 		id      protocol.ID
 		streams int
 		memory  int64
-	}{{ProtoBlocks, 256, 256 << 20}, {ProtoPull, 128, 64 << 20}, {ProtoPeers, 64, 8 << 20}, {protoMesh, 4096, 256 << 20}} {
+	}{{ProtoBlocks, 256, 256 << 20}, {ProtoPull, 128, 64 << 20}, {ProtoPeers, 64, 8 << 20}, {ProtoMesh, 4096, 256 << 20}} {
 		l.AddProtocolLimit(p.id,
 			rcmgr.BaseLimit{Streams: 2 * p.streams, StreamsInbound: p.streams, StreamsOutbound: p.streams, Memory: p.memory},
 			rcmgr.BaseLimitIncrease{})

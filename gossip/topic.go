@@ -77,7 +77,7 @@ func newMesh(ctx context.Context, n *Node) (*pubsub.PubSub, error) {
 	}
 	thresholds := &pubsub.PeerScoreThresholds{SkipAtomicValidation: true, GossipThreshold: -50, PublishThreshold: -80, GraylistThreshold: -100}
 	return pubsub.NewGossipSub(ctx, n.host,
-		pubsub.WithGossipSubProtocols([]protocol.ID{protoMesh}, func(f pubsub.GossipSubFeature, _ protocol.ID) bool {
+		pubsub.WithGossipSubProtocols([]protocol.ID{ProtoMesh}, func(f pubsub.GossipSubFeature, _ protocol.ID) bool {
 			return f == pubsub.GossipSubFeatureMesh || f == pubsub.GossipSubFeatureIdontwant
 		}),
 		pubsub.WithGossipSubParams(params),

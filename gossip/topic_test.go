@@ -171,7 +171,7 @@ func TestOversizeOnTheWire(t *testing.T) {
 	h := strangerHost(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ps, err := pubsub.NewGossipSub(ctx, h, pubsub.WithMaxMessageSize(8<<20), pubsub.WithGossipSubProtocols([]protocol.ID{protoMesh}, func(pubsub.GossipSubFeature, protocol.ID) bool { return true }))
+	ps, err := pubsub.NewGossipSub(ctx, h, pubsub.WithMaxMessageSize(8<<20), pubsub.WithGossipSubProtocols([]protocol.ID{ProtoMesh}, func(pubsub.GossipSubFeature, protocol.ID) bool { return true }))
 	if err != nil {
 		t.Fatal(err)
 	}
