@@ -204,10 +204,14 @@ func (m *Model) MergePart(i int, in []Counted, out []float32) error {
 	return nil
 }
 
-// Step applies a merged update as outer step number n (from 1), in place; merged
-// is scratch afterwards.
-func (m *Model) Step(params, outer, merged []float32, n uint64) {
+// Step applies a merged update as outer step number n (from 1) in a round, in
+// place; merged is scratch afterwards. In windows the outer rate follows the
+// schedule of the local one.
+func (m *Model) Step(params, outer, merged []float32, round, n uint64) {
 	o := m.g.Preset.Outer
+	if m.g.Preset.Cadence.Window {
+		o.LR = float32(o.LR * lrScale(m.g, round))
+	}
 	if o.Clip > 0 {
 		clip(merged, float64(o.Clip))
 	}
@@ -220,7 +224,7 @@ func (m *Model) Step(params, outer, merged []float32, n uint64) {
 func (m *Model) Next(s *State, prevSteps uint64, merged [][]float32) (params, outer []float32) {
 	params, outer = slices.Clone(s.Params), slices.Clone(s.Outer)
 	for i, d := range merged {
-		m.Step(params, outer, slices.Clone(d), prevSteps+uint64(i)+1)
+		m.Step(params, outer, slices.Clone(d), s.Round+1, prevSteps+uint64(i)+1)
 	}
 	return params, outer
 }

@@ -22,7 +22,7 @@ type Preset struct {
 var Presets = []Preset{
 	{Name: "ddp", About: "gradients averaged at every step, in windows of fixed members", Source: "Li et al. 2020, arXiv 2006.15704", Rounds: 24,
 		Preset: wire.Preset{Label: "ddp", Cadence: wire.Cadence{Window: true, Steps: 24}, Codec: "bf16", Merged: "bf16",
-			Topology: "butterfly", Aggregator: "mean", Inner: wire.Inner{Decay: 1}}},
+			Topology: "butterfly", Aggregator: "mean", Inner: wire.Inner{Decay: 0.1}}},
 	{Name: "diloco", About: "many local steps, then one outer step on the averaged delta", Source: "Douillard et al. 2023, arXiv 2311.08105", Rounds: 12,
 		Preset: wire.Preset{Label: "diloco", Cadence: wire.Cadence{Steps: 80}, Codec: "none", Merged: "none",
 			Topology: "allgather", Aggregator: "clip-median", Inner: wire.Inner{Decay: 0.1},

@@ -232,7 +232,7 @@ func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span)
 		return 0, err
 	}
 	ws.ids, ws.updates = append(ws.ids, id), append(ws.updates, slices.Clone(update))
-	model.Step(ws.params, ws.outer, update, ws.prev.Steps+uint64(len(ws.ids)))
+	model.Step(ws.params, ws.outer, update, ws.round, ws.prev.Steps+uint64(len(ws.ids)))
 	return loss, t.Load(ctx, ws.params, ws.w.state.Buffers)
 }
 
