@@ -31,7 +31,6 @@ type pending struct {
 	round    uint64
 	x        []float32 // delta + residual + late work, before encoding
 	residual []float32 // what the residual becomes if it counts
-	header   wire.Digest
 	spans    []wire.Span
 }
 
