@@ -21,7 +21,7 @@ const module = "github.com/apiary-net/hived/"
 type layer struct {
 	own   []string
 	third []string
-	tests []string // what its tests may import besides
+	tests []string // what its tests may import besides, of both kinds
 }
 
 var (
@@ -34,7 +34,7 @@ var layers = map[string]layer{
 	"wire":             {third: []string{"github.com/fxamacker/cbor/v2", "github.com/ipfs/go-cid", "github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multihash"}},
 	"tensorops":        {own: []string{"tensorops/num", "tensorops/cpu"}},
 	"tensorops/num":    {},
-	"tensorops/cpu":    {},
+	"tensorops/cpu":    {tests: []string{"tensorops/num"}},
 	"tensorops/codec":  {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
 	"tensorops/merge":  {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
 	"gpu":              {own: []string{"tensorops"}, third: []string{"github.com/NVIDIA/go-nvml"}},
@@ -50,7 +50,7 @@ var layers = map[string]layer{
 	"daemon":           {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/", "github.com/agnivade/levenshtein"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
 	"netsim":           {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p"}},
 	"netsim/proc":      {own: []string{"*"}},
-	"cmd/hived":        {own: []string{"wire", "daemon", "netsim", "netsim/proc", "elastic"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
+	"cmd/hived":        {own: []string{"wire", "daemon", "netsim", "netsim/proc", "elastic", "train"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
 	"scripts/tier":     {},
 	"scripts/licences": {third: []string{"golang.org/x/mod"}},
 }
@@ -60,12 +60,13 @@ var layers = map[string]layer{
 var lowest = []string{"cmd/hived", "scripts/tier", "scripts/licences"}
 
 // Functions that may exceed 70 lines, with the reason.
-var longFunctions = map[string]string{
-	"ledger/heads_test.go TestHeads": "one story of one log, told in order",
-}
+var longFunctions = map[string]string{}
 
 // Files that may exceed 500 lines, with the reason.
-var longFiles = map[string]string{}
+var longFiles = map[string]string{
+	"netsim/mem.go":      "one in-memory network, not split yet",
+	"netsim/mem_test.go": "one in-memory network, not split yet",
+}
 
 const (
 	maxFunction = 70
@@ -131,7 +132,7 @@ func allowed(folder, path string, test bool) string {
 	switch {
 	case isOwn && slices.Contains(lowest, own):
 		return "nobody imports it"
-	case isOwn && own != folder && !slices.Contains(l.own, own) && !slices.Contains(l.own, "*"):
+	case isOwn && own != folder && !slices.Contains(l.own, own) && !slices.Contains(l.own, "*") && !(test && slices.Contains(l.tests, own)):
 		return "another folder of this module"
 	case isOwn && slices.Contains(l.own, "*") && strings.HasPrefix(folder, "daemon") && strings.HasPrefix(own, "netsim"):
 		return "netsim stands above daemon"

@@ -106,6 +106,10 @@ func TestRoundChecks(t *testing.T) {
 		"a short nonce": func(h *Have) {
 			h.Items[0] = HaveItem{Header: h.Items[0].Header, State: HaveWhole, Nonce: make([]byte, 31)}
 		},
+		"parts of what is seen": func(h *Have) { h.Items[0] = HaveItem{Header: h.Items[0].Header, State: HaveSeen, Parts: []byte{1}} },
+		"more parts than fit": func(h *Have) {
+			h.Items[0] = HaveItem{Header: h.Items[0].Header, State: HaveWhole, Parts: make([]byte, maxParts/8+1)}
+		},
 		"more items than headers":  func(h *Have) { h.Items = manyItems(4*MaxMembers + 1) },
 		"more items than elements": func(h *Have) { h.Items = manyItems(1<<16 + 1) },
 	})

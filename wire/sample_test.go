@@ -43,7 +43,7 @@ func sampleGenesis() Genesis {
 
 func sampleHeader() Header {
 	nonce := digestN(9)
-	return Header{Base: ManifestCID([]byte("base")), Root: digestN(3), Body: cidN(4), Bytes: 1 << 20, Spans: []Span{{Lo: 0, Hi: 2560}, {Lo: 5120, Hi: 5632}},
+	return Header{Base: ManifestCID([]byte("base")), Root: digestN(3), Body: cidN(4), Bytes: 1 << 20, Parts: 4, Spans: []Span{{Lo: 0, Hi: 2560}, {Lo: 5120, Hi: 5632}},
 		Steps: 80, Loss: 0.5, Norm: 2.25, Nonce: Sum(nonce[:]), State: digestN(5), TrainMs: 2500}
 }
 
@@ -60,7 +60,7 @@ func sampleRecord() Record {
 
 func sampleHave() Have {
 	nonce := digestN(9)
-	items := []HaveItem{{Header: digestN(10), State: HaveWhole, Ms: 900, Nonce: nonce[:]}, {Header: digestN(11), State: HaveSeen, Ms: 950}, {Header: digestN(12), State: HaveRefused, Reason: ReasonNorm, Ms: 990}}
+	items := []HaveItem{{Header: digestN(10), State: HaveWhole, Ms: 900, Nonce: nonce[:], Parts: []byte{0x0f}}, {Header: digestN(11), State: HaveSeen, Ms: 950}, {Header: digestN(12), State: HaveRefused, Reason: ReasonNorm, Ms: 990}}
 	for i := range items { // ascending by header
 		for j := i; j > 0 && items[j-1].Header.Compare(items[j].Header) > 0; j-- {
 			items[j-1], items[j] = items[j], items[j-1]

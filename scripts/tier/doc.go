@@ -9,5 +9,6 @@
 //
 // It exits with 1 if a test failed, a package did not build, or no test ran at
 // all. With HIVED_REQUIRE=all a skip is a failure, unless its reason starts with
-// "NOT HERE:", which is for what no package manager can give.
+// "NOT HERE:", which is for what no package manager can give, or names a variable
+// HIVED_..., which is for tests that are run on request.
 package main

@@ -32,6 +32,7 @@ func TestCount(t *testing.T) {
 		{"skip", pass + "\n" + skip, false, 0, []string{"skipped 1: no torch", "1 passed, 0 failed, 1 skipped; cure: make deps-test"}},
 		{"skip refused", pass + "\n" + skip, true, 1, []string{"skipped 1: no torch"}},
 		{"not here", pass + "\n" + absent, true, 0, []string{"NOT HERE: no GPU", "1 passed, 0 failed, 1 skipped\n"}},
+		{"not asked for", pass + "\n" + strings.ReplaceAll(skip, "no torch", "HIVED_LONG is not set"), true, 0, []string{"not asked for, 1: HIVED_LONG is not set"}},
 		{"fail", pass + "\n" + fail, false, 1, []string{"a_test.go:9: got 1", "x: 1 passed, 1 failed, 0 skipped"}},
 		{"build", build, false, 1, []string{"p.go:1: no", "x: 0 passed, 1 failed, 0 skipped"}},
 		{"hung", pass + "\n" + hung, false, 1, []string{"panic: test timed out", "x: 1 passed, 1 failed, 0 skipped"}},
