@@ -16,7 +16,7 @@ import (
 // export, and damages it.
 func TestSwarmOfTwo(t *testing.T) {
 	if testing.Short() {
-		t.Skip("HIVED_: no training in short tests")
+		t.Skip("short: no training")
 	}
 	mnist(t)
 	ctx := limited(t)
