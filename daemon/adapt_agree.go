@@ -34,6 +34,9 @@ func (a *agreement) Step(now time.Time, ev elastic.AgreeEvent) []elastic.AgreeCo
 		}
 		in = s
 	case ev.Vote != nil:
+		if t := a.book.At(ev.Vote.Round); len(t) > 0 && t.Of(ev.Vote.Sender) == 0 {
+			return nil // no vote of a stranger takes the place of a voter's
+		}
 		in = consensus.Message{Env: *ev.Vote}
 	case ev.Rebroadcast:
 		in = consensus.Rebroadcast{}

@@ -119,6 +119,9 @@ func (r *run) status(ctx context.Context) RunStatus {
 	if p.waiting != nil {
 		s.Waiting = waitText(p.waiting)
 	}
+	if p.trouble != nil {
+		s.Error = p.trouble.Error()
+	}
 	p.mu.Unlock()
 	select {
 	case <-r.done:

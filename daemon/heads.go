@@ -42,6 +42,9 @@ func (r *run) takeHead(b []byte) bool {
 	if err != nil || e.Kind != wire.KindHead {
 		return false
 	}
+	if !r.runner.Belongs(e.Sender) {
+		return true // nothing is kept of strangers
+	}
 	select {
 	case r.headsIn <- e:
 	default:

@@ -19,6 +19,7 @@ type progress struct {
 	counted  uint64
 	expected uint64
 	waiting  *elastic.WaitInfo
+	trouble  error
 	changed  chan struct{} // closed and replaced at each change
 }
 
@@ -110,6 +111,8 @@ func (r *run) observe(i elastic.Info) {
 			r.d.log.Warn(waitText(i.Waiting), "run", r.genesis.Name)
 		}
 		p.waiting = i.Waiting
+	case i.Trouble != nil:
+		p.trouble = i.Trouble.Err
 	case i.Finished != nil:
 		r.d.log.Info("finished", "run", r.genesis.Name, "round", i.Finished.Round)
 	}

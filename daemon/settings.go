@@ -44,7 +44,7 @@ func EncodeConfig(c Config) ([]byte, error) { return toml.Marshal(c) }
 const envPrefix = "HIVED_"
 
 // Environment names that are not configuration keys.
-var envOther = []string{"HIVED_DATA", "HIVED_REQUIRE", "HIVED_TEST_DATA", "HIVED_YARDSTICKS", "HIVED_ISA"}
+var envOther = []string{"HIVED_DATA", "HIVED_REQUIRE", "HIVED_TEST_DATA", "HIVED_YARDSTICKS", "HIVED_ISA", "HIVED_LONG"}
 
 // ApplyEnv sets keys from variables HIVED_SECTION__KEY.
 func ApplyEnv(c *Config, environ []string) error {

@@ -58,12 +58,30 @@ func (m *Machine) begin(now time.Time) []Command {
 	if m.cfg.Self != g.Creator || m.round.proposed {
 		return append(out, m.replay(now)...) // the start record may have come first
 	}
-	r, err := ComposeStart(g, m.cfg.Run, m.start, values(m.readys, func(e wire.Envelope) bool { return e.Round == 0 }))
+	r, err := ComposeStart(g, m.cfg.Run, m.start, m.starters())
 	if err != nil {
 		return out
 	}
 	m.round.proposed = true
 	return append(out, Say{Kind: wire.KindProposal, Round: 0, Body: r, Slot: slot("start", 0)})
+}
+
+// starters returns the READYs of those who start from the version that is here,
+// at most MaxMembers with the creator among them: one peer with another version
+// must not keep the others from starting.
+func (m *Machine) starters() []wire.Envelope {
+	creator := m.cfg.Genesis.Creator
+	out := values(m.readys, func(e wire.Envelope) bool {
+		var r wire.Ready
+		return e.Round == 0 && e.Decode(&r) == nil && r.Version == m.start && m.cfg.Genesis.Admission.Admits(e.Sender)
+	})
+	for i := 0; len(out) > wire.MaxMembers; {
+		if i = len(out) - 1; out[i].Sender == creator {
+			i--
+		}
+		out = slices.Delete(out, i, i+1)
+	}
+	return out
 }
 
 func (m *Machine) sayReady(version uint64, id wire.CID) Command {
@@ -156,6 +174,9 @@ func (m *Machine) resolved(p wire.PeerID) bool {
 // awaited reports whether this peer still waits for p: not once p has been
 // disconnected for a while.
 func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
+	if _, leaves := m.leaves[p]; leaves && !m.HoldsHeaderOf(p) {
+		return false
+	}
 	return !m.resolved(p) && !m.isGone(p, now)
 }
 
@@ -245,25 +266,50 @@ func (m *Machine) inputs() Inputs {
 	head, r := m.Head(), &m.round
 	in := Inputs{
 		Haves: values(r.haves, func(wire.Envelope) bool { return true }),
-		Readys: values(m.readys, func(e wire.Envelope) bool {
-			return e.Round+maxReadyBehind >= r.plan.Round && e.Round < r.plan.Round && len(head.Roster) < wire.MaxMembers
-		}),
 		Attests: values(m.attests, func(e wire.Envelope) bool {
 			return e.Round > head.Certified.Round && e.Round < r.plan.Round && head.Table.Of(e.Sender) > 0
 		}),
 		Leaves: values(m.leaves, func(e wire.Envelope) bool { return e.Round == r.plan.Round && m.seated(e.Sender) }),
 	}
 	for _, d := range m.sortedHeaders() {
-		k := r.headers[d]
-		in.Headers = append(in.Headers, k.env)
-		if k.item.State == wire.HaveWhole && len(k.merged) > len(in.Merged) {
-			in.Merged = k.merged
-		}
+		in.Headers = append(in.Headers, r.headers[d].env)
 	}
+	in.Merged = m.commonMerged()
+	room := wire.MaxMembers - len(head.Roster)
+	in.Readys = values(m.readys, func(e wire.Envelope) bool {
+		return e.Round+maxReadyBehind >= r.plan.Round && e.Round < r.plan.Round
+	})
+	in.Readys = slices.DeleteFunc(in.Readys, func(e wire.Envelope) bool {
+		if m.seated(e.Sender) {
+			return false
+		}
+		room--
+		return room < 0
+	})
 	if m.stop != nil {
 		in.Stops = []wire.Envelope{*m.stop}
 	}
 	return in
+}
+
+// commonMerged returns the list of a window's merged gradients that most
+// contributions agree with, each as far as it goes; of several the longest.
+func (m *Machine) commonMerged() []wire.CID {
+	var best []wire.CID
+	most := 0
+	for _, d := range m.sortedHeaders() {
+		list := m.round.headers[d].merged
+		agree := 0
+		for _, k := range m.round.headers {
+			if k.item.State == wire.HaveWhole && len(k.merged) <= len(list) && slices.Equal(k.merged, list[:len(k.merged)]) {
+				agree++
+			}
+		}
+		if len(list) > 0 && (agree > most || agree == most && len(list) > len(best)) {
+			best, most = list, agree
+		}
+	}
+	return best
 }
 
 // instance starts the engine: with the leader's proposal; without one after a
@@ -283,7 +329,13 @@ func (m *Machine) instance(now time.Time) []Command {
 	}
 	late := !r.quorumAt.IsZero() && !now.Before(r.quorumAt.Add(m.proposalTimeout()))
 	if r.proposal == nil && !late && !table.More(m.cfg.Voters.Held(m.next)) {
-		return nil
+		leader := m.cfg.Voters.Leader(head.Seed, r.plan.Round, m.next)
+		if r.quorumAt.IsZero() || r.fetched[m.next] || leader == m.cfg.Self || now.Before(r.quorumAt.Add(m.proposalTimeout()/4)) {
+			return nil
+		}
+		// It was lost, or is too big for a topic.
+		r.fetched[m.next] = true
+		return []Command{PullFrom{leader}}
 	}
 	r.running = true
 	return []Command{StartInstance{Instance: m.next, Base: head, Proposal: r.proposal}}
@@ -312,6 +364,7 @@ func (m *Machine) wake(now time.Time) []Command {
 	}
 	if !m.round.quorumAt.IsZero() && !m.round.running {
 		add(m.round.quorumAt.Add(m.proposalTimeout()))
+		add(m.round.quorumAt.Add(m.proposalTimeout() / 4))
 	}
 	for _, since := range m.gone {
 		add(since.Add(m.cfg.GoneAfter))

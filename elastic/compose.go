@@ -361,6 +361,7 @@ func (c *composer) window() error {
 	c.rec.Merged = append([]wire.CID{}, c.in.Merged...)
 	var steps []uint32
 	longest := uint32(0)
+	others := map[wire.Digest]int{} // members by the root of another list
 	for i := range c.rec.Cut {
 		v := &c.rec.Cut[i]
 		if v.Status != wire.Counted {
@@ -370,6 +371,7 @@ func (c *composer) window() error {
 		if int(h.Steps) > len(c.rec.Merged) || h.Root != WindowRoot(c.rec.Merged[:h.Steps]) ||
 			wire.SpanLen(h.Spans) != uint64(h.Steps)*uint64(c.g.Preset.Inner.Batch) {
 			*v = wire.Verdict{Peer: v.Peer, Status: wire.Refused, Reason: wire.ReasonBody, Header: v.Header}
+			others[h.Root]++
 			continue
 		}
 		steps = append(steps, h.Steps)
@@ -377,6 +379,11 @@ func (c *composer) window() error {
 	}
 	if int(longest) != len(c.rec.Merged) {
 		return fmt.Errorf("%d merged gradients listed, %d finished", len(c.rec.Merged), longest)
+	}
+	for root, n := range others {
+		if n > len(steps) {
+			return fmt.Errorf("the merged gradients listed are those of %d members, root %s is of %d", len(steps), root.Short(), n)
+		}
 	}
 	slices.Sort(steps)
 	if n := len(steps); n > 0 {

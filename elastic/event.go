@@ -50,6 +50,7 @@ type Applied struct {
 	Round   uint64
 	Version wire.CID
 	Merged  wire.CID
+	Err     error // why it is not the one that was asked for
 }
 
 // Tick says that time has passed.
@@ -64,11 +65,19 @@ type Connected struct {
 func (Heard) event()       {}
 func (BodyChecked) event() {}
 func (Trained) event()     {}
+func (TrainFailed) event() {}
 func (Decided) event()     {}
 func (Started) event()     {}
 func (Applied) event()     {}
 func (Tick) event()        {}
 func (Connected) event()   {}
+
+// TrainFailed says that the local work of a round could not be done or kept, and
+// may be tried again.
+type TrainFailed struct {
+	Round uint64
+	Err   error
+}
 
 // Command is something that a Machine wants done. A batch is executed in order.
 type Command interface{ command() }

@@ -18,14 +18,18 @@ func (r *Runner) Check(b []byte) Verdict {
 	if err != nil {
 		return Reject
 	}
-	return CheckForm(r.cfg.Run, &e)
+	v := CheckForm(r.cfg.Run, &e)
+	if v == Accept && !r.concerns(&e) {
+		return Ignore
+	}
+	return v
 }
 
 // Hear takes an announcement. What Check does not accept is dropped. It blocks
 // while the run's queue is full.
 func (r *Runner) Hear(ctx context.Context, b []byte) {
 	e, err := wire.Open(b)
-	if err != nil || CheckForm(r.cfg.Run, &e) != Accept {
+	if err != nil || CheckForm(r.cfg.Run, &e) != Accept || !r.concerns(&e) {
 		return
 	}
 	select {
@@ -37,6 +41,9 @@ func (r *Runner) Hear(ctx context.Context, b []byte) {
 
 // Vote takes a sealed vote that from sent.
 func (r *Runner) Vote(from wire.PeerID, b []byte) {
+	if !r.mayVote(from) {
+		return // before the signature: it is checked for those who may vote
+	}
 	e, err := wire.Open(b)
 	if err != nil || e.Kind != wire.KindVote || e.Run != r.cfg.Run || e.Sender != from {
 		r.log.Debug("vote refused", "peer", from.Short(), "err", err)
@@ -330,6 +337,11 @@ func (r *Runner) pullSome() {
 
 // pullFrom asks p for what is lacking, in a goroutine. It runs in the loop.
 func (r *Runner) pullFrom(p wire.PeerID) {
+	if _, busy := r.pulling[p]; busy {
+		r.pulling[p] = true
+		return
+	}
+	r.pulling[p] = false
 	r.lastPull = r.cfg.Now()
 	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance()}
 	if h := r.mach.Head(); h != nil {
@@ -339,25 +351,42 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 		d := e.Digest()
 		req.Known = append(req.Known, d[:8])
 	}
+	b := wire.Marshal(req)
 	r.group.Go(func() error {
-		ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
-		defer cancel()
-		b, err := r.cfg.Net.Pull(ctx, p, wire.Marshal(req))
-		if err != nil {
-			r.log.Debug("pull failed", "peer", p.Short(), "err", err)
-			return nil
-		}
-		var ans pullAnswer
-		if err := wire.Unmarshal(b, &ans, maxPullAnswer); err != nil {
-			r.log.Warn("pull answer refused", "peer", p.Short(), "err", err)
-			return nil
-		}
-		return r.ask(ctx, func() { r.takeAnswer(p, &ans) })
+		ans, envs := r.pull(p, b)
+		_ = r.ask(r.ctx, func() { // its error means that the run ends
+			if ans != nil {
+				r.takeAnswer(p, ans, envs)
+			}
+			again := r.pulling[p]
+			if delete(r.pulling, p); again {
+				r.pullFrom(p)
+			}
+		})
+		return nil
 	})
 }
 
+// pull asks p once and returns nil if it gave nothing of use. The next pull from
+// p waits until it has returned.
+func (r *Runner) pull(p wire.PeerID, req []byte) (*pullAnswer, []wire.Envelope) {
+	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
+	defer cancel()
+	b, err := r.cfg.Net.Pull(ctx, p, req)
+	if err != nil {
+		r.log.Debug("pull failed", "peer", p.Short(), "err", err)
+		return nil, nil
+	}
+	var ans pullAnswer
+	if err := wire.Unmarshal(b, &ans, maxPullAnswer); err != nil {
+		r.log.Warn("pull answer refused", "peer", p.Short(), "err", err)
+		return nil, nil
+	}
+	return &ans, r.openAll(p, ans.Envelopes)
+}
+
 // takeAnswer checks and feeds what a pull brought. It runs in the loop.
-func (r *Runner) takeAnswer(from wire.PeerID, ans *pullAnswer) {
+func (r *Runner) takeAnswer(from wire.PeerID, ans *pullAnswer, envs []wire.Envelope) {
 	for _, it := range ans.Items {
 		if err := r.takeItem(it); err != nil {
 			r.log.Warn("record refused", "peer", from.Short(), "err", err)
@@ -374,11 +403,8 @@ func (r *Runner) takeAnswer(from wire.PeerID, ans *pullAnswer) {
 			r.queue = append(r.queue, Decided{Cert: c})
 		}
 	}
-	for _, raw := range ans.Envelopes {
-		e, err := wire.Open(raw)
-		if err == nil && CheckForm(r.cfg.Run, &e) == Accept {
-			r.queue = append(r.queue, Heard{e})
-		}
+	for _, e := range envs {
+		r.queue = append(r.queue, Heard{e})
 	}
 	r.fatal(r.drain())
 }

@@ -32,7 +32,7 @@ func CheckForm(run wire.RunID, e *wire.Envelope) Verdict {
 	case wire.KindReady:
 		body = &wire.Ready{}
 	case wire.KindHeader:
-		if len(e.Body) > wire.MaxHeader {
+		if len(e.Bytes()) > wire.MaxHeader {
 			return Reject
 		}
 		body = &wire.Header{}
@@ -94,12 +94,15 @@ func (m *Machine) hearReady(e wire.Envelope) {
 	if e.Decode(&r) != nil || r.Schema != g.Schema || r.Data != g.Data[0].Root {
 		return
 	}
-	if !m.seated(e.Sender) && !g.Admission.Admits(e.Sender) || len(m.readys) >= 4*wire.MaxMembers {
+	old, ok := m.readys[e.Sender]
+	switch {
+	case ok && old.Round > e.Round:
 		return
+	case ok, m.seated(e.Sender), e.Sender == g.Creator, e.Sender == m.cfg.Self:
+	case !g.Admission.Admits(e.Sender), len(m.readys) >= 4*wire.MaxMembers:
+		return // newcomers never take the room of members
 	}
-	if old, ok := m.readys[e.Sender]; !ok || old.Round <= e.Round {
-		m.readys[e.Sender] = e
-	}
+	m.readys[e.Sender] = e
 }
 
 // hearAttest keeps attestations of versions that are not certified yet, and
@@ -145,7 +148,7 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 		}
 	}
 	var h wire.Header
-	if same >= 2 || e.Decode(&h) != nil { // two are proof enough
+	if same >= 2 || e.Decode(&h) != nil || len(e.Bytes()) > wire.MaxHeader { // two are proof enough
 		return nil
 	}
 	ms := uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
@@ -155,7 +158,7 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 
 func (m *Machine) hearHave(e wire.Envelope) {
 	var h wire.Have
-	if !m.speaks(e.Sender) || e.Decode(&h) != nil {
+	if !m.speaks(e.Sender) || e.Decode(&h) != nil || !m.plausible(&h) {
 		return
 	}
 	if _, ok := m.round.haves[e.Sender]; ok && h.Seq <= m.round.seqs[e.Sender] {
@@ -164,14 +167,36 @@ func (m *Machine) hearHave(e wire.Envelope) {
 	m.round.haves[e.Sender], m.round.seqs[e.Sender] = e, h.Seq
 }
 
+// plausible reports whether h is as long as what it says: the record embeds it,
+// and one voter's padding must not make the record too big to be told.
+func (m *Machine) plausible(h *wire.Have) bool {
+	parts := 0
+	if m.cfg.Genesis.Preset.Reduced() {
+		parts = (m.cfg.Parts + 7) / 8
+	}
+	for _, it := range h.Items {
+		if n := len(it.Parts); n != 0 && n != parts {
+			return false
+		}
+	}
+	return len(h.Items) <= 4*len(m.round.plan.Shares) // two headers each, and two of an earlier life
+}
+
 // keep holds what is for a later round or instance and asks its sender for what
 // lies between.
 func (m *Machine) keep(e wire.Envelope) []Command {
 	if m.Head() == nil || !m.seated(e.Sender) {
 		return nil
 	}
-	if len(m.ahead) < maxAhead {
-		m.ahead[aheadKey{e.Kind, e.Round, e.Sender}] = e
+	k := aheadKey{e.Kind, e.Round, e.Sender}
+	mine := 0
+	for o := range m.ahead {
+		if o.sender == e.Sender {
+			mine++
+		}
+	}
+	if _, again := m.ahead[k]; again || mine < maxAheadOfMember && len(m.ahead) < maxAhead {
+		m.ahead[k] = e
 	}
 	if e.Kind != wire.KindProposal && m.round.plan != nil && e.Round > m.round.plan.Round {
 		return []Command{PullFrom{e.Sender}}

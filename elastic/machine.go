@@ -23,6 +23,8 @@ type MachineConfig struct {
 	// LastHave returns the newest HAVE that an earlier life signed for a round,
 	// or nil: what it said whole stays whole. Default: none.
 	LastHave func(round uint64) *wire.Have
+	// Parts is how many parts the model has: what a HAVE may name.
+	Parts int
 	// ProposalTimeout is how long a voter that holds HAVEs of two thirds waits
 	// for the leader's proposal; it doubles with each base decision in a row.
 	// Default 1 s.
@@ -67,7 +69,12 @@ type aheadKey struct {
 	sender wire.PeerID
 }
 
-const maxAhead = 8 * wire.MaxMembers
+// maxAhead bounds what is held for later: 8 statements of each member, so that
+// no member takes the room of another.
+const (
+	maxAhead         = maxAheadOfMember * wire.MaxMembers
+	maxAheadOfMember = 8
+)
 
 // known is a header as this peer knows it.
 type known struct {
@@ -95,8 +102,9 @@ type round struct {
 	proposal    *wire.Record
 	proposalEnv *wire.Envelope
 	proposed    bool
-	running     bool // the engine runs instance next
-	pulled      map[uint64]bool
+	running     bool            // the engine runs instance next
+	pulled      map[uint64]bool // instances whose decided record was asked for
+	fetched     map[uint64]bool // instances whose proposal the leader was asked for
 }
 
 // NewMachine returns a machine that knows no record yet.
@@ -242,7 +250,7 @@ func (m *Machine) Missing() (peers, voters []wire.PeerID) {
 // open begins the round after the head.
 func (m *Machine) open() {
 	m.round = round{headers: map[wire.Digest]*known{}, haves: map[wire.PeerID]wire.Envelope{}, seqs: map[wire.PeerID]uint32{},
-		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}}
+		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
 	if !m.Head().Last {
 		m.round.plan = MakePlan(m.cfg.Genesis, m.h)
 	}
@@ -259,6 +267,11 @@ func (m *Machine) open() {
 	for p, e := range m.leaves {
 		if e.Round <= m.Head().Round {
 			delete(m.leaves, p)
+		}
+	}
+	for p := range m.gone {
+		if !m.waitedFor(p) {
+			delete(m.gone, p)
 		}
 	}
 	for k := range m.ahead {
@@ -282,6 +295,10 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 		m.checked(now, ev)
 	case Trained:
 		out = m.trained(ev)
+	case TrainFailed:
+		if m.round.plan != nil && ev.Round == m.round.plan.Round {
+			m.round.trained = false // and is asked for again
+		}
 	case Decided:
 		out = m.decided(now, ev)
 	case Started:
@@ -291,7 +308,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 	case Connected:
 		if ev.Up {
 			delete(m.gone, ev.Peer)
-		} else if _, ok := m.gone[ev.Peer]; !ok && len(m.gone) < maxAhead {
+		} else if _, ok := m.gone[ev.Peer]; !ok && m.waitedFor(ev.Peer) {
 			m.gone[ev.Peer] = now
 		}
 	}
@@ -301,6 +318,12 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 		return out
 	}
 	return append(out, m.advance(now)...)
+}
+
+// waitedFor reports whether a round may wait for p, now or in the next one.
+func (m *Machine) waitedFor(p wire.PeerID) bool {
+	_, ready := m.readys[p]
+	return ready || m.seated(p)
 }
 
 func (m *Machine) checked(now time.Time, ev BodyChecked) {

@@ -145,6 +145,10 @@ func lrScale(g *wire.Genesis, r uint64) float32 {
 	return 1 - float32(t*(1-d))
 }
 
+// maxDealt bounds the pieces of one share: a header names them all, perhaps with
+// as many of late work, and has 1 KiB.
+const maxDealt = 12
+
 // dealer hands out positions: returned ones first, then new ones.
 type dealer struct {
 	cursor   uint64
@@ -153,7 +157,7 @@ type dealer struct {
 
 func (d *dealer) deal(n uint64) []wire.Span {
 	var out []wire.Span
-	for n > 0 && len(d.returned) > 0 {
+	for n > 0 && len(d.returned) > 0 && len(out) < maxDealt {
 		s := d.returned[0]
 		take := min(n, s.Len())
 		out = append(out, wire.Span{Lo: s.Lo, Hi: s.Lo + take})

@@ -166,8 +166,8 @@ func (d *reduction) gather(ctx context.Context) {
 // take uses a merged part of this round from its owner, and keeps those of the
 // next one.
 func (d *reduction) take(in sliceIn) bool {
-	if in.s.Round > d.rec.Round && len(d.w.early) < maxEarly {
-		d.w.early = append(d.w.early, in)
+	if in.s.Round > d.rec.Round {
+		d.w.early = keepEarly(d.w.early, in, len(d.owners))
 		return false
 	}
 	i := int(in.s.Part)

@@ -89,6 +89,9 @@ func (c *composer) ready(e wire.Envelope) error {
 	if !c.g.Admission.Admits(e.Sender) {
 		return fmt.Errorf("READY of %s, who is not admitted", e.Sender.Short())
 	}
+	if len(c.rec.Roster) >= wire.MaxMembers {
+		return fmt.Errorf("READY of %s, but all %d seats are taken", e.Sender.Short(), wire.MaxMembers)
+	}
 	rank := uint32(0)
 	for _, s := range c.rec.Roster {
 		rank = max(rank, s.Rank+1)

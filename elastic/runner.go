@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,8 +52,12 @@ type Info struct {
 	Round    *RoundInfo
 	Waiting  *WaitInfo
 	Finished *wire.Record
-	Applied  *Applied
+	Trouble  *Trouble
 }
+
+// Trouble is an error that stops the work of this peer and that is tried again;
+// nil says that it has passed.
+type Trouble struct{ Err error }
 
 // RoundInfo is a decided round.
 type RoundInfo struct {
@@ -77,6 +82,7 @@ type Runner struct {
 	mach  *Machine // owned by the loop
 	chain chain
 	cache *cache
+	crowd atomic.Pointer[crowd] // replaced by the loop
 	log   *slog.Logger
 
 	events chan Event         // to the loop
@@ -100,6 +106,8 @@ type Runner struct {
 	version   wire.CID      // newest version here
 	windowEnd chan struct{} // closed when another member ends the window; nil outside
 	lastPull  time.Time
+	pulling   map[wire.PeerID]bool // pulls under way; true: ask again when it ends
+	troubled  bool
 	group     *errgroup.Group
 	ctx       context.Context // of the loop; set by Run, for goroutines of the group
 }
@@ -139,8 +147,9 @@ func New(cfg Config) (*Runner, error) {
 		log:    cfg.Logger.With("run", cfg.Run.Short()),
 		events: make(chan Event, eventQueue), votes: make(chan wire.Envelope, eventQueue), calls: make(chan func()),
 		jobs: make(chan func(context.Context), 16), done: make(chan struct{}), slices: make(chan sliceIn, 1024),
-		ended: make(chan struct{}), fetchers: make(chan struct{}, maxFetchers)}
-	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave})
+		ended: make(chan struct{}), fetchers: make(chan struct{}, maxFetchers), pulling: map[wire.PeerID]bool{}}
+	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Parts: len(model.parts)})
+	r.crowd.Store(crowdOf(nil))
 	r.work = &worker{r: r}
 	if err := r.restore(); err != nil {
 		return nil, err
@@ -186,6 +195,7 @@ func (r *Runner) restore() error {
 	if len(h) > 0 {
 		r.mach.Restore(r.cfg.Now(), h, next, start, r.work.state.Round)
 		r.cache.turn(h.Head().Round+1, h.Head().Round)
+		r.crowd.Store(crowdOf(h.Head()))
 	}
 	return nil
 }
@@ -260,8 +270,14 @@ func (r *Runner) drain() error {
 	for len(r.queue) > 0 {
 		ev := r.queue[0]
 		r.queue = r.queue[1:]
-		if a, ok := ev.(Applied); ok {
-			r.version = a.Version
+		switch ev := ev.(type) {
+		case Applied:
+			r.version = ev.Version
+			r.trouble(ev.Err)
+		case TrainFailed:
+			r.trouble(ev.Err)
+		case Trained:
+			r.trouble(nil)
 		}
 		for _, c := range r.mach.Step(r.cfg.Now(), ev) {
 			if err := r.do(c); err != nil {
@@ -380,6 +396,7 @@ func (r *Runner) persistRecord(c PersistRecord) error {
 	}
 	r.cfg.Agree.Final(instance, c.Record)
 	r.cache.turn(c.Record.Round+1, c.Record.Round)
+	r.crowd.Store(crowdOf(c.Record))
 	return nil
 }
 
@@ -480,18 +497,4 @@ func (r *Runner) sendVote(c AgreeCommand) {
 			return nil
 		})
 	}
-}
-
-// overdue reports for whom an overdue round waits.
-func (r *Runner) overdue() {
-	p := r.mach.Plan()
-	if p == nil {
-		return
-	}
-	since := r.cfg.Now().Sub(r.mach.learnt)
-	if since < p.Deadline+2*time.Second {
-		return
-	}
-	peers, voters := r.mach.Missing()
-	r.cfg.Observe(Info{Waiting: &WaitInfo{Round: p.Round, Peers: peers, Voters: voters, Since: since}})
 }

@@ -145,6 +145,11 @@ func LoadVectors(ctx context.Context, schema wire.Digest, id wire.CID, want map[
 			places[b] = append(places[b], place{dst[i*per : min((i+1)*per, len(dst))], v.Width()})
 		}
 	}
+	for name, n := range want {
+		if n > 0 && out[name] == nil {
+			return nil, fmt.Errorf("load manifest %s: vector %q is missing", id.Short(), name)
+		}
+	}
 	err = get(ctx, ids, func(id wire.CID, b []byte) error {
 		if !id.Names(b) {
 			return fmt.Errorf("block %s: bytes do not match", id.Short())

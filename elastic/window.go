@@ -37,8 +37,11 @@ const MaxSlice = wire.MaxBlock + 256
 // Slice takes a slice that from sent. It blocks for a bounded time while the
 // window is behind.
 func (r *Runner) Slice(from wire.PeerID, b []byte) {
+	if !r.Belongs(from) {
+		return
+	}
 	var s slice
-	if err := wire.Unmarshal(b, &s, MaxSlice); err != nil || s.Run != r.cfg.Run || int(s.Part) >= len(r.model.parts) {
+	if err := wire.Unmarshal(b, &s, MaxSlice); err != nil || !r.sliceFits(from, &s) {
 		r.log.Debug("slice refused", "peer", from.Short(), "err", err)
 		return
 	}
@@ -185,8 +188,8 @@ func (ws *windowState) takeEarly() {
 // of parts that are not theirs to send are dropped.
 func (ws *windowState) take(in sliceIn) {
 	switch {
-	case in.s.Round == ws.round+1 && len(ws.early) < maxEarly:
-		ws.early = append(ws.early, in)
+	case in.s.Round == ws.round+1:
+		ws.early = keepEarly(ws.early, in, len(ws.owners))
 		return
 	case in.s.Round != ws.round || in.s.Step >= wire.MaxWindow:
 		return

@@ -31,7 +31,6 @@ type pending struct {
 	round    uint64
 	x        []float32 // delta + residual + late work, before encoding
 	residual []float32 // what the residual becomes if it counts
-	header   wire.Digest
 	spans    []wire.Span
 }
 
@@ -114,12 +113,32 @@ func (r *Runner) train(c Train) {
 		}
 		h, err := r.work.train(tctx, c)
 		if err != nil {
-			if tctx.Err() == nil {
-				r.log.Error("training failed", "round", c.Plan.Round, "err", err)
+			if tctx.Err() != nil {
+				return
+			}
+			r.log.Error("training failed", "round", c.Plan.Round, "err", err)
+			if !errors.Is(err, errSilent) && r.pause(tctx, trainAgain) {
+				r.post(ctx, TrainFailed{Round: c.Plan.Round, Err: err})
 			}
 			return
 		}
 		r.post(ctx, Trained{Round: c.Plan.Round, Header: *h})
+	}
+}
+
+// trainAgain is how long a peer waits before it tries local work again that
+// failed, for want of disk space say.
+const trainAgain = 2 * time.Second
+
+var errSilent = errors.New("it was signed by an earlier life, its body is gone: staying silent")
+
+// pause waits and reports whether ctx lives on.
+func (r *Runner) pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -133,7 +152,7 @@ func (w *worker) train(ctx context.Context, c Train) (*wire.Header, error) {
 			return nil, err
 		}
 		if _, err := w.r.local(h.Body); err != nil {
-			return nil, fmt.Errorf("header of round %d was signed by an earlier life, its body is gone: staying silent", c.Plan.Round)
+			return nil, fmt.Errorf("header of round %d: %w", c.Plan.Round, errSilent)
 		}
 		return &h, nil
 	}
@@ -228,13 +247,11 @@ func (w *worker) apply(ctx context.Context, c Apply, attested wire.Attest) {
 			return
 		}
 		w.r.log.Warn("version not made yet", "round", c.Record.Round, "err", err)
-		select { // ask again later: others may come back
-		case <-time.After(time.Second):
-		case <-ctx.Done():
+		if !w.r.pause(ctx, time.Second) { // ask again later: others may come back
 			return
 		}
 	}
-	w.r.post(ctx, Applied{Round: w.state.Round, Version: w.state.ID, Merged: merged})
+	w.r.post(ctx, Applied{Round: w.state.Round, Version: w.state.ID, Merged: merged, Err: err})
 }
 
 func (w *worker) advance(ctx context.Context, c Apply, attested wire.Attest) (wire.CID, error) {

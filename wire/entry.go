@@ -22,7 +22,7 @@ const (
 
 func (k EntryKind) String() string {
 	names := []string{"", "start", "contribution", "record", "version", "snapshot", "evidence", "witness", "end"}
-	if k == 0 || int(k) >= len(names) {
+	if k == 0 || uint64(k) >= uint64(len(names)) {
 		return fmt.Sprintf("kind-%d", uint64(k))
 	}
 	return names[k]

@@ -28,7 +28,7 @@ const (
 
 func (k Kind) String() string {
 	names := []string{"", "genesis", "ready", "header", "have", "proposal", "vote", "attest", "head", "leave", "slice", "snapshot", "stop", "sums"}
-	if k == 0 || int(k) >= len(names) {
+	if k == 0 || uint64(k) >= uint64(len(names)) {
 		return fmt.Sprintf("kind-%d", uint64(k))
 	}
 	return names[k]

@@ -19,7 +19,7 @@ const (
 
 func (s Status) String() string {
 	names := []string{"", "counted", "absent", "late", "refused", "equivocated"}
-	if int(s) >= len(names) {
+	if uint64(s) >= uint64(len(names)) {
 		return fmt.Sprintf("status-%d", uint64(s))
 	}
 	return names[s]

@@ -174,7 +174,7 @@ const (
 
 func (r Reason) String() string {
 	names := []string{"", "nonfinite", "norm", "schema", "stale", "spans", "copy", "body", "oversize"}
-	if int(r) >= len(names) {
+	if uint64(r) >= uint64(len(names)) {
 		return fmt.Sprintf("reason-%d", uint64(r))
 	}
 	return names[r]

@@ -56,9 +56,10 @@ func (s Schema) Check() error {
 			if d == 0 {
 				return fmt.Errorf("tensor %q: a dimension is zero", t.Name)
 			}
-			if n *= uint64(d); n > maxValues {
+			if n > maxValues/uint64(d) { // before the product, which could wrap
 				return fmt.Errorf("tensor %q: more than %d values", t.Name, uint64(maxValues))
 			}
+			n *= uint64(d)
 		}
 		if total += n; total > maxValues {
 			return errors.New("schema holds too many values")

@@ -94,9 +94,8 @@ On two hosts:  hived init && hived daemon   (first host, prints its address)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return daemon.Fail(daemon.ExitUsage, err, "wrong flag") })
 	root.AddCommand(a.initCmd(), a.daemonCmd(), a.joinCmd(), a.statusCmd(), a.peersCmd(), a.idCmd(), a.runCmd(), a.demoCmd(),
 		a.modelCmd(), a.ledgerCmd(), a.shardCmd(), a.trainCmd(), a.doctorCmd(), a.versionCmd(), helpTopic())
-	for _, c := range root.Commands() {
-		usageErrors(c)
-	}
+	root.Args = cobra.ArbitraryArgs // usageErrors refuses them with a hint and code 2
+	usageErrors(root)
 	return root
 }
 
@@ -108,6 +107,7 @@ func usageErrors(c *cobra.Command) {
 				return c.Help()
 			}
 			hint := ""
+			c.SuggestionsMinimumDistance = 2
 			if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 				hint = "; did you mean " + strings.Join(s, " or ") + "?"
 			}

@@ -43,6 +43,7 @@ type heldVote struct {
 	v      vote
 }
 
+// maxHeld is 16 votes a voter and instance; no sender has more than its share.
 const maxHeld = 16 * wire.MaxVoters * consensus.Lookback
 
 // New returns an engine that runs nothing yet.
@@ -130,9 +131,14 @@ func (e *Engine) receive(now time.Time, env wire.Envelope) {
 	if v.Vote.Instance < e.next || v.Vote.Instance >= e.next+consensus.Lookback || len(e.hold) >= maxHeld {
 		return
 	}
+	mine := 0
 	for _, h := range e.hold { // one vote a slot and sender
+		if h.sender != env.Sender {
+			continue
+		}
+		mine++
 		a, b := h.v.Vote, v.Vote
-		if h.sender == env.Sender && a.Instance == b.Instance && a.Round == b.Round && a.Phase == b.Phase {
+		if mine >= maxHeld/wire.MaxVoters || a.Instance == b.Instance && a.Round == b.Round && a.Phase == b.Phase {
 			return
 		}
 	}
@@ -196,6 +202,7 @@ type instance struct {
 	votes   bool // this peer is in the table
 	now     time.Time
 	tips    tipBook
+	told    map[wire.PeerID]int // new tips that each voter has named, at most maxTold
 	sent    map[gpbft.Instant][]byte
 	own     []*gpbft.GMessage // to be delivered to ourselves
 	persist []consensus.Command
@@ -209,7 +216,7 @@ func newInstance(e *Engine, now time.Time, st consensus.Start) (*instance, error
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{e: e, start: st, pt: pt, now: now, tips: tipBook{}, sent: map[gpbft.Instant][]byte{}}
+	in := &instance{e: e, start: st, pt: pt, now: now, tips: tipBook{}, told: map[wire.PeerID]int{}, sent: map[gpbft.Instant][]byte{}}
 	for _, p := range st.Table {
 		if p.Peer == e.self {
 			in.rank, in.votes = gpbft.ActorID(p.Rank), true
@@ -219,7 +226,7 @@ func newInstance(e *Engine, now time.Time, st consensus.Start) (*instance, error
 	if st.Proposal != nil {
 		tips = append(tips, *st.Proposal)
 	}
-	if err := in.tips.add(tips...); err != nil {
+	if _, err := in.tips.add(len(tips), tips...); err != nil {
 		return nil, err
 	}
 	in.part, err = gpbft.NewParticipant(in,
@@ -250,7 +257,13 @@ func (in *instance) give(from wire.PeerID, v vote) {
 	if v.Just != nil {
 		chains = append(chains, v.Just.Vote.Chain...)
 	}
-	if !sender || in.tips.add(chains...) != nil {
+	if !sender {
+		return
+	}
+	added, err := in.tips.add(maxTold-in.told[from], chains...)
+	in.told[from] += added
+	if err != nil {
+		in.e.cfg.Logger.Warn("vote refused", "instance", in.start.Instance, "peer", from.Short(), "err", err)
 		return
 	}
 	in.deliver(v.toF3(in.start.Base))

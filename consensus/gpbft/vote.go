@@ -114,21 +114,39 @@ func (v vote) toF3(base consensus.Tip) *gpbft.GMessage {
 
 // tipBook finds the tip that a go-f3 tip set was made from: go-f3 keeps only a
 // digest of the table.
-type tipBook map[string]consensus.Tip
+type tipBook map[tipKey]consensus.Tip
 
-const maxTips = 4 * wire.MaxVoters
+// tipKey holds all that go-f3 signs of a tip: under less, a voter could put its
+// own tip in the place of another's.
+type tipKey struct {
+	epoch       int64
+	key, powers string
+}
 
-func tipKey(ts *gpbft.TipSet) string { return string(ts.Key) + ts.PowerTable.KeyString() }
+func keyOf(ts *gpbft.TipSet) tipKey {
+	return tipKey{ts.Epoch, string(ts.Key), ts.PowerTable.KeyString()}
+}
 
-func (b tipBook) add(tips ...consensus.Tip) error {
+// maxTold is how many tips one voter may bring into an instance: an honest one
+// knows the base and one proposal, and passes on those of a justification.
+const maxTold = 6
+
+// add puts tips into the book and returns how many were new. At most room new
+// ones have a place.
+func (b tipBook) add(room int, tips ...consensus.Tip) (int, error) {
+	added := 0
 	for _, t := range tips {
-		k := tipKey(tipSet(t))
-		if _, ok := b[k]; !ok && len(b) >= maxTips {
-			return errors.New("instance knows too many proposals")
+		k := keyOf(tipSet(t))
+		if _, ok := b[k]; ok {
+			continue
+		}
+		if added == room {
+			return added, errors.New("sender names too many proposals")
 		}
 		b[k] = t
+		added++
 	}
-	return nil
+	return added, nil
 }
 
 // payload returns the wire form of p, whose tips must all be in the book.
@@ -138,7 +156,7 @@ func (b tipBook) payload(p *gpbft.Payload) payload {
 		return out
 	}
 	for _, ts := range p.Value.TipSets {
-		t, ok := b[tipKey(ts)]
+		t, ok := b[keyOf(ts)]
 		if !ok {
 			panic(fmt.Sprintf("gpbft: vote over a tip set that never came in, epoch %d", ts.Epoch))
 		}

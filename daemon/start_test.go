@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// started runs a daemon on loopback until the test ends and returns it with a
+// client.
+func started(t *testing.T, bootstrap ...string) (*Daemon, *Client) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hived-t") // a socket's path is at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	c := DefaultConfig()
+	c.DataDir, c.Store.FreeFloor, c.Train.Threads = dir, 0, 1
+	c.Network.Listen, c.Network.Bootstrap, c.Network.MDNS, c.Network.NAT = []string{"/ip4/127.0.0.1/tcp/0"}, bootstrap, false, false
+	d, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("run: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("the daemon did not stop within 30 s")
+			return
+		}
+		if err := d.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "hived.sock")); err == nil {
+			t.Error("the socket is still there")
+		}
+	})
+	cl, err := NewClient("unix://" + filepath.Join(dir, "hived.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wctx, wcancel := context.WithTimeout(ctx, 30*time.Second)
+	defer wcancel()
+	if err := cl.WaitReady(wctx); err != nil {
+		t.Fatal(err)
+	}
+	return d, cl
+}
+
+// limited is a context that ends before the package's time does.
+func limited(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

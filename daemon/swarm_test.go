@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"bytes"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// TestSwarmOfTwo trains with two daemons in this process, exports, verifies the
+// export, and damages it.
+func TestSwarmOfTwo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: no training")
+	}
+	mnist(t)
+	ctx := limited(t)
+	a, ca := started(t)
+	_, cb := started(t, a.node.Addrs()[0])
+	var run struct {
+		ID string `json:"id"`
+	}
+	if err := ca.Post(ctx, "/api/v1/runs", RunSpec{Name: "two", Task: "mnist", Rounds: 2, Steps: 2, Batch: 16, MinPeers: 2, Seed: 5}, &run); err != nil {
+		t.Fatal(err)
+	}
+	if err := cb.Post(ctx, "/api/v1/runs/two/start", map[string]any{"seconds": 20}, nil); err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]bool{}
+	for _, cl := range []*Client{ca, cb} {
+		last := uint64(0)
+		err := cl.Rounds(ctx, "two", 1, true, func(l RoundLine) {
+			if l.Round != last+1 || l.Counted < 1 || l.Expected > 2 || !strings.HasPrefix(l.Text, "round ") {
+				t.Errorf("line after round %d: %+v", last, l)
+			}
+			last = l.Round
+		})
+		if err != nil || last != 2 {
+			t.Fatalf("%d rounds, %v", last, err)
+		}
+		for s := (RunStatus{}); s.State != "finished"; {
+			if err := cl.Get(ctx, "/api/v1/runs/"+run.ID, &s); err != nil {
+				t.Fatal(err)
+			}
+			if s.State == "finished" {
+				versions[s.Version] = true
+			}
+		}
+	}
+	if len(versions) != 1 {
+		t.Fatalf("the peers ended with versions %v", versions)
+	}
+	dir := filepath.Join(t.TempDir(), "export")
+	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); CodeOf(err) != ExitUsage {
+		t.Errorf("a second export over the first: %v", err)
+	}
+	v, err := VerifyModel(ctx, os.DirFS(dir), "")
+	if err != nil || !versions[v.Version] || v.Replayed != 2 || v.Ledger.Certificates != 2 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	id, err := wire.ParseDigest(run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage(t, dir, id)
+}
+
+// damage flips single bits of an export. As it is, the sums tell; with sums
+// signed anew by somebody else, signatures and certificates must.
+func damage(t *testing.T, dir string, run wire.RunID) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	var names, proofs []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			names = append(names, name)
+			if !strings.HasPrefix(name, "blocks/") && !strings.HasPrefix(name, sumsFile) {
+				proofs = append(proofs, name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sumsPath, sigPath := filepath.Join(dir, sumsFile), filepath.Join(dir, sigFile)
+	b, err := os.ReadFile(sumsPath)
+	sig, serr := os.ReadFile(sigPath)
+	if err != nil || serr != nil {
+		t.Fatal(err, serr)
+	}
+	list, err := parseSums(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	liar, tried := wire.NewKey(), 0
+	for i := range 200 {
+		name, resign := names[rng.IntN(len(names))], i%2 == 1
+		if resign {
+			name = proofs[rng.IntN(len(proofs))]
+		}
+		path := filepath.Join(dir, name)
+		good, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := bytes.Clone(good)
+		bit := rng.IntN(8 * len(bad))
+		bad[bit/8] ^= 1 << (bit % 8)
+		write(t, path, bad)
+		if resign {
+			tried++
+			was := list[name]
+			list[name] = wire.Sum(bad)
+			write(t, sumsPath, list.bytes())
+			write(t, sigPath, sealSums(liar, run, list.bytes()))
+			list[name] = was
+		}
+		if _, err := VerifyLedger(os.DirFS(dir)); CodeOf(err) != ExitIntegrity {
+			t.Errorf("bit %d of %s, sums signed anew %v: %v with code %d", bit, name, resign, err, CodeOf(err))
+		}
+		write(t, path, good)
+		if resign {
+			write(t, sumsPath, b)
+			write(t, sigPath, sig)
+		}
+	}
+	if _, err := VerifyLedger(os.DirFS(dir)); err != nil || tried != 100 {
+		t.Errorf("the export after all that: %v; %d tries with sums signed anew", err, tried)
+	}
+}
+
+func write(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

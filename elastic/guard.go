@@ -1,0 +1,130 @@
+package elastic
+
+import (
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// crowd is who belongs to the run and where it stands, for the goroutines that
+// take messages: what cannot matter is dropped before it costs anything. The
+// loop replaces it; others only read.
+type crowd struct {
+	started bool
+	head    uint64
+	seats   map[wire.PeerID]bool
+}
+
+func crowdOf(head *wire.Record) *crowd {
+	c := &crowd{seats: map[wire.PeerID]bool{}}
+	if head != nil {
+		c.started, c.head = true, head.Round
+		for _, s := range head.Roster {
+			c.seats[s.Peer] = true
+		}
+	}
+	return c
+}
+
+// Belongs reports whether a peer has a seat in the run or may get one. It may be
+// called concurrently.
+func (r *Runner) Belongs(p wire.PeerID) bool {
+	return r.crowd.Load().seats[p] || p == r.cfg.Genesis.Creator || r.cfg.Genesis.Admission.Admits(p)
+}
+
+// concerns reports whether an announcement can still matter here: from somebody
+// who belongs to the run, and not about a round that is decided. One that does
+// not is not passed on, but nobody is to blame: it may be new to others.
+func (r *Runner) concerns(e *wire.Envelope) bool {
+	if !r.Belongs(e.Sender) {
+		return false
+	}
+	c := r.crowd.Load()
+	return !c.started || e.Round > c.head || e.Kind != wire.KindHeader && e.Kind != wire.KindHave
+}
+
+// mayVote reports whether a peer may have a vote. Before the start record is known
+// everybody who belongs to the run may.
+func (r *Runner) mayVote(p wire.PeerID) bool {
+	c := r.crowd.Load()
+	return c.seats[p] || !c.started && r.Belongs(p)
+}
+
+// sliceFits reports whether a slice is one that a member sends about now, and no
+// longer than its part.
+func (r *Runner) sliceFits(from wire.PeerID, s *slice) bool {
+	c, p := r.crowd.Load(), r.cfg.Genesis.Preset
+	window := p.Cadence.Window
+	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.parts) || s.Round < c.head || s.Round > c.head+2 {
+		return false
+	}
+	if !c.seats[from] && s.Round < c.head+2 { // the next record may seat it
+		return false
+	}
+	if !window && (!p.Reduced() || !s.Merged || s.Step != 0) || s.Step >= wire.MaxWindow {
+		return false
+	}
+	n := r.model.parts[s.Part].Hi - r.model.parts[s.Part].Lo
+	if s.Merged {
+		return len(s.Data) == n*wire.Vector{Type: mergedType(p.Merged)}.Width()
+	}
+	return len(s.Data) <= r.model.codec.MaxSize(n)
+}
+
+// keepEarly adds a slice of a later round to those that wait for it. One sender
+// has room for each part once on its way there and once back.
+func keepEarly(early []sliceIn, in sliceIn, parts int) []sliceIn {
+	mine := 0
+	for _, e := range early {
+		if e.from == in.from {
+			mine++
+		}
+	}
+	if mine >= 2*parts || len(early) >= maxEarly {
+		return early
+	}
+	return append(early, in)
+}
+
+// maxAnswered is more envelopes than the open round of an honest peer has.
+const maxAnswered = 1 << 10
+
+// openAll opens the envelopes of a pull's answer, outside of the loop. A record
+// that is too big for a topic comes this way.
+func (r *Runner) openAll(from wire.PeerID, raws [][]byte) []wire.Envelope {
+	if len(raws) > maxAnswered {
+		r.log.Warn("pull answer cut short", "peer", from.Short(), "envelopes", len(raws), "limit", maxAnswered)
+		raws = raws[:maxAnswered]
+	}
+	var out []wire.Envelope
+	for _, raw := range raws {
+		e, err := wire.OpenBlock(raw)
+		if err == nil && (len(raw) <= wire.MaxMessage || e.Kind == wire.KindProposal) && CheckForm(r.cfg.Run, &e) == Accept && r.concerns(&e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// overdue reports for whom an overdue round waits. It runs in the loop.
+func (r *Runner) overdue() {
+	p := r.mach.Plan()
+	if p == nil {
+		return
+	}
+	since := r.cfg.Now().Sub(r.mach.learnt)
+	if since < p.Deadline+2*time.Second {
+		return
+	}
+	peers, voters := r.mach.Missing()
+	r.cfg.Observe(Info{Waiting: &WaitInfo{Round: p.Round, Peers: peers, Voters: voters, Since: since}})
+}
+
+// trouble tells people of an error that passes by itself, or that it has passed.
+// It runs in the loop.
+func (r *Runner) trouble(err error) {
+	if err != nil || r.troubled {
+		r.cfg.Observe(Info{Trouble: &Trouble{err}})
+	}
+	r.troubled = err != nil
+}

@@ -1,0 +1,187 @@
+package netsim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/wire"
+)
+
+// sworn runs three honest peers and a member, the last one, that says what lie
+// makes of each new record, as often as it likes. The honest peers must finish,
+// alike, and count each other.
+func sworn(t *testing.T, cfg MemConfig, lie func(h hostile, head *wire.Record, base wire.CID)) []*wire.Record {
+	t.Helper()
+	var recs []*wire.Record
+	inBubble(t, cfg, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		bad := ns[len(ns)-1]
+		honest := ns[:len(ns)-1]
+		until(t, time.Minute, "the run starts", reached(ctx, bad, 0))
+		if err := bad.Kill(ctx); err != nil {
+			t.Fatal(err)
+		}
+		told := -1
+		until(t, 10*time.Minute, "the honest peers finish", func() bool {
+			if s, err := honest[0].Version(ctx); err == nil && s.Head != nil && int(s.Head.Round) > told && s.Applied == s.Head.Round {
+				told = int(s.Head.Round)
+				lie(hostile{t, ctx, m, bad}, s.Head, s.Version)
+			}
+			return finished(ctx, honest...)()
+		})
+		recs = sameEnd(t, ctx, honest...)
+		for _, r := range recs[2:] {
+			if r.CountedPeers() < len(honest) {
+				t.Fatalf("round %d counts %d of %d honest peers", r.Round, r.CountedPeers(), len(honest))
+			}
+		}
+	})
+	return recs
+}
+
+// A header that no record has room for, of a member that is planned for.
+func TestTooLongHeaderStopsNobody(t *testing.T) {
+	sworn(t, MemConfig{Peers: 4, Rounds: 4, Steps: 5, Seed: 21}, func(h hostile, head *wire.Record, base wire.CID) {
+		hd := &wire.Header{Base: base, Body: base}
+		for i := range uint64(80) {
+			hd.Spans = append(hd.Spans, wire.Span{Lo: 1<<30 + 2*i, Hi: 1<<30 + 2*i + 1})
+		}
+		for env := wire.Seal(h.n.Key, wire.KindHeader, h.m.Run, head.Round+1, hd); len(env.Body) > wire.MaxHeader; {
+			hd.Spans = hd.Spans[1:]
+			env = wire.Seal(h.n.Key, wire.KindHeader, h.m.Run, head.Round+1, hd)
+		}
+		h.n.Announce(wire.Seal(h.n.Key, wire.KindHeader, h.m.Run, head.Round+1, hd).Bytes())
+	})
+}
+
+// A voter whose HAVE is padded to the limit of a message: records embed HAVEs.
+func TestPaddedHaveStopsNobody(t *testing.T) {
+	recs := sworn(t, MemConfig{Peers: 4, Rounds: 4, Steps: 5, Seed: 22}, func(h hostile, head *wire.Record, base wire.CID) {
+		hv := &wire.Have{Seq: 1 << 30}
+		for i := range 15 {
+			hv.Items = append(hv.Items, wire.HaveItem{Header: wire.Digest{byte(i + 1)}, State: wire.HaveWhole, Parts: make([]byte, 4096)})
+		}
+		h.n.Announce(wire.Seal(h.n.Key, wire.KindHave, h.m.Run, head.Round+1, hv).Bytes())
+	})
+	for _, r := range recs {
+		if n := len(wire.Marshal(r)); n > wire.MaxMessage/2 {
+			t.Fatalf("record %d has %d bytes", r.Round, n)
+		}
+	}
+}
+
+// Thousands of statements about far rounds and instances, from a member and from
+// strangers: what is kept has a bound, and the round goes on.
+func TestFloodIsBounded(t *testing.T) {
+	strangers := make([]wire.Key, 180)
+	for i := range strangers {
+		strangers[i] = wire.NewKey()
+	}
+	sworn(t, MemConfig{Peers: 4, Rounds: 4, Steps: 5, Seed: 23, Change: func(g *wire.Genesis) { g.Admission = wire.Admission{Mode: "open"} }}, func(h hostile, head *wire.Record, base wire.CID) {
+		for i := range 60 {
+			far := head.Round + 2 + uint64(i)*uint64(i)
+			say := func(k wire.Key, kind wire.Kind, round uint64, body any) {
+				h.n.Announce(wire.Seal(k, kind, h.m.Run, round, body).Bytes())
+			}
+			say(h.n.Key, wire.KindAttest, far, &wire.Attest{Version: base})
+			say(h.n.Key, wire.KindHave, far, &wire.Have{Seq: uint32(i)})
+			say(h.n.Key, wire.KindHeader, far, &wire.Header{Base: base, Body: base})
+			say(h.n.Key, wire.KindProposal, far, head)
+			say(h.n.Key, wire.KindReady, far, &wire.Ready{Version: base, Schema: h.m.Genesis.Schema, Data: h.m.root})
+			for _, k := range strangers[3*i : 3*i+3] {
+				say(k, wire.KindReady, 1<<63+far, &wire.Ready{Version: base, Schema: h.m.Genesis.Schema, Data: h.m.root})
+			}
+		}
+		known := 0
+		for _, o := range h.m.others(h.n) {
+			go o.Runner.Connected(h.ctx, strangers[0].Peer(), false)
+			req := wire.Marshal([]any{h.m.Run[:], uint64(0), uint64(0), [][]byte{}})
+			ans, err := o.Runner.Answer(h.ctx, req)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			known = max(known, len(ans))
+		}
+		if known > 200<<10 {
+			h.t.Fatalf("a peer keeps %d bytes of round state", known)
+		}
+	})
+}
+
+// W7 (d): a peer that says READY with other weights cannot keep the others from
+// starting.
+func TestOtherWeightsDoNotStopTheStart(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 3, Spare: 1, Rounds: 2, Steps: 5, Seed: 24, Change: func(g *wire.Genesis) { g.MinPeers = 3 }}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		bad := &MemNode{Key: m.Keys[3], mem: m}
+		bad.Announce(wire.Seal(bad.Key, wire.KindReady, m.Run, 0, &wire.Ready{Version: wire.RawCID([]byte("other")), Schema: m.Genesis.Schema, Data: m.root}).Bytes())
+		until(t, time.Minute, "the three finish", finished(ctx, ns...))
+		sameEnd(t, ctx, ns...)
+	})
+}
+
+// In a window the one who claims the most steps does not choose the gradients.
+func TestInventedWindowIsRefused(t *testing.T) {
+	recs := sworn(t, MemConfig{Peers: 4, Rounds: 3, Preset: "ddp", Steps: 4, Seed: 25}, func(h hostile, head *wire.Record, base wire.CID) {
+		share := elastic.MakePlan(&h.m.Genesis, elastic.History{head}).Share(h.n.Key.Peer())
+		if share == nil {
+			return
+		}
+		body := wire.WindowBody{Nonce: make([]byte, 32)}
+		for i := range share.Steps {
+			body.Merged = append(body.Merged, wire.ManifestCID(fmt.Appendf(nil, "invented %d", i)))
+		}
+		index := wire.Marshal(&body)
+		for _, o := range h.m.others(h.n) {
+			if _, err := o.bodies.Put(head.Round+1, index); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+		h.n.Announce(wire.Seal(h.n.Key, wire.KindHeader, h.m.Run, head.Round+1, &wire.Header{Base: base, Root: elastic.WindowRoot(body.Merged),
+			Body: wire.RawCID(index), Bytes: uint64(len(index)), Spans: share.Spans, Steps: share.Steps, Nonce: wire.Sum(body.Nonce), TrainMs: 1}).Bytes())
+	})
+	for i, r := range recs[1:] {
+		if slices.Contains(r.Merged[:elastic.WindowSteps(r, recs[i])], wire.ManifestCID([]byte("invented 0"))) {
+			t.Fatalf("round %d takes invented gradients", r.Round)
+		}
+	}
+}
+
+// The largest swarm's records are larger than a message may be.
+func TestLargestSwarm(t *testing.T) {
+	inBubble(t, MemConfig{Peers: wire.MaxMembers, Rounds: 2, Steps: 1, Seed: 26}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		until(t, 5*time.Minute, "all finish", finished(ctx, ns...))
+		recs := sameEnd(t, ctx, ns...)
+		if n := len(wire.Marshal(recs[2])); n <= wire.MaxMessage {
+			t.Fatalf("record 2 has %d bytes: the test shows nothing", n)
+		}
+	})
+}
+
+// U7: who leaves is not waited for.
+func TestLeaveCostsNoDeadline(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 4, Rounds: 5, Steps: 600, Seed: 27}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		until(t, time.Minute, "round 2", reached(ctx, ns[0], 2))
+		ns[3].Speed = 0.01 // its training would go on for long
+		until(t, time.Minute, "round 3", reached(ctx, ns[0], 3))
+		began := time.Now()
+		ns[3].Runner.Leave(ctx)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Fatalf("the good-bye took %v", took)
+		}
+		if err := ns[3].Kill(ctx); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, "the others finish", finished(ctx, ns[:3]...))
+		recs := sameEnd(t, ctx, ns[:3]...)
+		if took := time.Since(began); took > 16*time.Second {
+			t.Fatalf("the others took %v for the last two rounds of 6 s", took)
+		}
+		if s, _ := recs[len(recs)-1].Seat(ns[3].Key.Peer()); s.Active {
+			t.Fatal("who left is still planned for")
+		}
+	})
+}
+

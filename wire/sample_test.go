@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// keyN is the n-th key of the tests: its seed is SHA-256("hived/vector/n").
+func keyN(n int) Key {
+	d := Sum(fmt.Appendf(nil, "hived/vector/%d", n))
+	k, err := KeyFromSeed(d[:])
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+func digestN(n int) Digest { return Sum(fmt.Appendf(nil, "digest %d", n)) }
+func cidN(n int) CID       { return RawDigestCID(digestN(n)) }
+
+// peersN returns the peers of the keys 0 to n-1, ascending.
+func peersN(n int) []PeerID {
+	var out []PeerID
+	for i := range n {
+		p, at := keyN(i).Peer(), 0
+		for at < len(out) && out[at].Compare(p) < 0 {
+			at++
+		}
+		out = append(out[:at], append([]PeerID{p}, out[at:]...)...)
+	}
+	return out
+}
+
+func sampleGenesis() Genesis {
+	return Genesis{V: 1, Name: "demo", Creator: keyN(0).Peer(), Model: ModelSpec{Name: "convnet", Args: []Arg{{Key: "channels", Value: 16}, {Key: "classes", Value: 10}}},
+		Schema: digestN(1), Data: []DataContract{{Name: "mnist", Root: digestN(2), Train: 60000, Test: 10000, Holders: []PeerID{}}},
+		Preset: Preset{Label: "diloco", Inner: Inner{Optimizer: "adamw", LR: 0.001, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Batch: 32, Decay: 0.125},
+			Cadence: Cadence{Steps: 80}, Codec: "none", Merged: "none", Topology: "allgather", Aggregator: "clip-median",
+			Outer: Outer{Rule: "nesterov", LR: 0.7, Momentum: 0.5}},
+		PartValues: 65536, Rounds: 12, MinPeers: 4, MinCounted: 1, MinVoters: 1, Deadline: Deadline{MinMs: 200, MaxMs: 60000, Mads: 6}, Snapshot: 4,
+		Replay: ReplayFull, Admission: Admission{Mode: "allow-list", Allow: peersN(4)}, Seed: 1, Numerics: 1}
+}
+
+func sampleHeader() Header {
+	nonce := digestN(9)
+	return Header{Base: ManifestCID([]byte("base")), Root: digestN(3), Body: cidN(4), Bytes: 1 << 20, Parts: 4, Spans: []Span{{Lo: 0, Hi: 2560}, {Lo: 5120, Hi: 5632}},
+		Steps: 80, Loss: 0.5, Norm: 2.25, Nonce: Sum(nonce[:]), State: digestN(5), TrainMs: 2500}
+}
+
+func sampleRecord() Record {
+	run, peers := digestN(0), peersN(2)
+	head := Seal(keyN(0), KindHeader, run, 7, sampleHeader())
+	nonce := digestN(9)
+	return Record{V: 1, Run: run, Round: 7, Prev: digestN(6), Headers: [][]byte{head.Bytes()}, Haves: [][]byte{Seal(keyN(0), KindHave, run, 7, sampleHave()).Bytes()},
+		Cut:  []Verdict{{Peer: peers[0], Status: Counted, Header: head.Digest(), Samples: 3072, ArrivalMs: 2600, Nonce: nonce[:]}, {Peer: peers[1], Status: Absent}},
+		Root: MerkleRoot([]Digest{head.Digest()}), Certified: Certified{Round: 6, Version: ManifestCID([]byte("v6")), Merged: ManifestCID([]byte("m6"))},
+		Roster: []Seat{{Peer: peers[0], Counted: 7, Active: true, Speed: 1200}, {Peer: peers[1], Rank: 1, Missed: 1}},
+		Table:  Table{{Rank: 0, Peer: peers[0], Power: 2}, {Rank: 1, Peer: peers[1], Power: 1}}, Cursor: 5632, Returned: []Span{{Lo: 2560, Hi: 5120}}, Seed: digestN(7), Steps: 7}
+}
+
+func sampleHave() Have {
+	nonce := digestN(9)
+	items := []HaveItem{{Header: digestN(10), State: HaveWhole, Ms: 900, Nonce: nonce[:], Parts: []byte{0x0f}}, {Header: digestN(11), State: HaveSeen, Ms: 950}, {Header: digestN(12), State: HaveRefused, Reason: ReasonNorm, Ms: 990}}
+	for i := range items { // ascending by header
+		for j := i; j > 0 && items[j-1].Header.Compare(items[j].Header) > 0; j-- {
+			items[j-1], items[j] = items[j], items[j-1]
+		}
+	}
+	return Have{Seq: 2, Items: items}
+}
+
+func sampleManifest() Manifest {
+	return Manifest{V: 1, Schema: digestN(1), Vectors: []Vector{{Name: "params", Type: "f32", Len: 300000, Blocks: []CID{cidN(20), cidN(21)}},
+		{Name: "merged", Type: "bf16", Len: 4, Blocks: []CID{cidN(22)}}}}
+}
+
+// noun is one sample with a way to decode another one.
+type noun struct {
+	name  string
+	value any        // a pointer
+	fresh func() any // a pointer to a zero value
+}
+
+func of[T any](name string, v T) noun { return noun{name, &v, func() any { return new(T) }} }
+
+// nouns holds one good value of everything that is encoded.
+func nouns() []noun {
+	run := digestN(0)
+	nonce := digestN(9)
+	header := Seal(keyN(0), KindHeader, run, 7, sampleHeader())
+	var entry Entry
+	if err := Unmarshal(SealEntry(keyN(0), EntryBody{Run: run, Seq: 3, Prev: digestN(30), Kind: EntryVersion, Time: 1700000000000, Ref: ManifestCID([]byte("v7")), Parent: ManifestCID([]byte("m7")), Round: 7}), &entry, MaxEntry); err != nil {
+		panic(err)
+	}
+	var body EntryBody
+	if err := Unmarshal(entry.Body, &body, MaxEntry); err != nil {
+		panic(err)
+	}
+	return []noun{
+		of("genesis", sampleGenesis()),
+		of("envelope", header),
+		of("ready", Ready{Version: ManifestCID([]byte("v0")), Schema: digestN(1), Data: digestN(2)}),
+		of("leave", Leave{Reason: "stopped by its owner"}),
+		of("stop", Stop{Reason: "good enough"}),
+		of("header", sampleHeader()),
+		of("body", Body{Nonce: nonce[:], Parts: []PartRef{{Block: digestN(13), Bytes: 262144, SumSquares: 1.5}, {Block: digestN(14), Bytes: 40, SumSquares: 0.0009765625}}}),
+		of("window-body", WindowBody{Nonce: nonce[:], Merged: []CID{ManifestCID([]byte("s0")), ManifestCID([]byte("s1"))}}),
+		of("have", sampleHave()),
+		of("attest", Attest{Version: ManifestCID([]byte("v7")), Merged: ManifestCID([]byte("m7"))}),
+		of("manifest", sampleManifest()),
+		of("record", sampleRecord()),
+		of("cert", Cert{V: 1, Instance: 9, BaseRound: 6, Base: digestN(6), BaseTable: digestN(31), Round: 7, Value: digestN(8), ValTable: digestN(31),
+			Signers: []uint32{0, 2}, Sigs: []byte(strings.Repeat("\x5a", 128))}),
+		of("schema", Schema{{Name: "a.bias", Shape: []uint32{10}}, {Name: "a.weight", Shape: []uint32{10, 784}}, {Name: "norm.mean", Shape: []uint32{784}, Buffer: true}}),
+		of("entry-body", body),
+		of("entry", entry),
+		of("head", Head{Origin: LogOrigin(run, keyN(0).Peer()), Size: 4, Root: digestN(32), Note: []byte("a signed note")}),
+	}
+}
