@@ -184,4 +184,3 @@ func TestLeaveCostsNoDeadline(t *testing.T) {
 		}
 	})
 }
-
