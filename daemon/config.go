@@ -83,6 +83,9 @@ func DefaultConfig() Config {
 	}
 }
 
+// maxSocketPath is what the kernel allows, less its final zero.
+const maxSocketPath = 107
+
 // Validate fills derived values and reports the first field that is wrong.
 func (c *Config) Validate() error {
 	bad := func(key, format string, args ...any) error {
@@ -118,6 +121,9 @@ func (c *Config) Validate() error {
 	}
 	if c.API.Socket == "" {
 		c.API.Socket = filepath.Join(c.DataDir, "hived.sock")
+	}
+	if n := len(c.API.Socket); n > maxSocketPath {
+		return bad("api.socket", "path of %d bytes, a unix socket's path has at most %d: give a shorter one with --api unix:///PATH", n, maxSocketPath)
 	}
 	if err := checkLoopback(c.API.HTTP); err != nil {
 		return bad("api.http", "%v", err)

@@ -132,6 +132,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		})
 	}
 	g.Go(func() error { return d.node.Run(gctx) })
+	g.Go(func() error { return d.tidy(gctx) })
 	g.Go(func() error {
 		if err := d.resume(); err != nil {
 			d.log.Error("a run could not be resumed", "err", err)
@@ -161,6 +162,24 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+const tidyEvery = 10 * time.Minute
+
+// tidy gives back disk space of overwritten values now and then.
+func (d *Daemon) tidy(ctx context.Context) error {
+	t := time.NewTicker(tidyEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+			if err := d.kv.Reclaim(); err != nil && !errors.Is(err, shards.ErrBusy) {
+				d.log.Warn("disk space was not reclaimed", "err", err)
+			}
+		}
+	}
 }
 
 // Stop asks Run to return.

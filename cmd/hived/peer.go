@@ -37,7 +37,7 @@ func (a *app) initCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{Use: "init", Short: "Make an identity and a configuration file", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := a.settings()
+			cfg, err := a.load(false)
 			if err != nil {
 				return err
 			}
@@ -56,12 +56,12 @@ func (a *app) initCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			path := a.config
-			if path == "" {
-				path = filepath.Join(cfg.DataDir, "config.toml")
-			}
+			path := a.configPath()
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 				b, err := daemon.EncodeConfig(cfg)
+				if err == nil {
+					err = os.MkdirAll(filepath.Dir(path), 0o700)
+				}
 				if err == nil {
 					err = renameio.WriteFile(path, b, 0o600)
 				}

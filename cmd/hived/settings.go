@@ -13,12 +13,24 @@ import (
 	"github.com/apiary-net/hived/daemon"
 )
 
-// settings merges defaults, file, environment and flags.
-func (a *app) settings() (daemon.Config, error) {
-	path, must := a.config, true
-	if path == "" {
-		path, must = filepath.Join(xdg.ConfigHome, "hived", "config.toml"), false
+// configPath is the configuration file: --config, else beside the data where
+// --data-dir chose that, else the user's.
+func (a *app) configPath() string {
+	switch {
+	case a.config != "":
+		return a.config
+	case a.dataDir != "":
+		return filepath.Join(a.dataDir, "config.toml")
 	}
+	return filepath.Join(xdg.ConfigHome, "hived", "config.toml")
+}
+
+// settings merges defaults, file, environment and flags. A file that --config
+// names must exist.
+func (a *app) settings() (daemon.Config, error) { return a.load(a.config != "") }
+
+func (a *app) load(must bool) (daemon.Config, error) {
+	path := a.configPath()
 	c := daemon.DefaultConfig()
 	b, err := os.ReadFile(path)
 	switch {
