@@ -1,13 +1,10 @@
 package elastic
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/apiary-net/hived/wire"
 )
-
-func slot(kind string, n uint64) string { return fmt.Sprintf("%s/%d", kind, n) }
 
 // Verdict is what a Machine thinks of an envelope that somebody forwarded:
 // whoever forwards what is provably bad is at fault, whoever forwards what is

@@ -421,7 +421,7 @@ func (r *Runner) say(c Say) error {
 
 // seal returns the statement that c's slot holds, or signs c and fills the slot.
 func (r *Runner) seal(c Say) (wire.Envelope, error) {
-	key := []byte("slot/" + c.Slot)
+	key := []byte(slotPrefix + c.Slot)
 	if c.Slot != "" && !c.Latest {
 		if old, err := r.cfg.KV.Get(key); err == nil {
 			return wire.OpenBlock(old)
@@ -441,7 +441,7 @@ func (r *Runner) seal(c Say) (wire.Envelope, error) {
 
 // slotHeld returns the statement in a slot, if there is one.
 func (r *Runner) slotHeld(name string) (wire.Envelope, bool) {
-	b, err := r.cfg.KV.Get([]byte("slot/" + name))
+	b, err := r.cfg.KV.Get([]byte(slotPrefix + name))
 	if err != nil {
 		return wire.Envelope{}, false
 	}
