@@ -40,6 +40,13 @@ func (d *Daemon) NewGenesis(s RunSpec) ([]byte, wire.RunID, error) {
 	return sealed, wire.Sum(sealed), nil
 }
 
+// taskLength holds the rounds and local steps of tasks that need more than a
+// preset's.
+var taskLength = map[string]struct {
+	rounds uint64
+	steps  uint32
+}{"text": {16, 90}}
+
 func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	preset, err := elastic.PresetNamed(s.Preset)
 	if err != nil {
@@ -59,6 +66,9 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 		Deadline: wire.Deadline{MinMs: 1000, MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: 8, Replay: wire.ReplayFull, Seed: s.Seed}
 	if g.Preset.Cadence.Window {
 		g.Replay = wire.ReplayMerges
+	}
+	if long, ok := taskLength[s.Task]; ok && !g.Preset.Cadence.Window {
+		g.Rounds, g.Preset.Cadence.Steps = first(s.Rounds, long.rounds), long.steps
 	}
 	g.Preset.Cadence.Steps = first(s.Steps, g.Preset.Cadence.Steps)
 	if s.Codec != "" {
