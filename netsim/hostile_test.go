@@ -149,17 +149,6 @@ func TestInventedWindowIsRefused(t *testing.T) {
 	}
 }
 
-// The largest swarm's records are larger than a message may be.
-func TestLargestSwarm(t *testing.T) {
-	inBubble(t, MemConfig{Peers: wire.MaxMembers, Rounds: 2, Steps: 1, Seed: 26}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
-		until(t, 5*time.Minute, "all finish", finished(ctx, ns...))
-		recs := sameEnd(t, ctx, ns...)
-		if n := len(wire.Marshal(recs[2])); n <= wire.MaxMessage {
-			t.Fatalf("record 2 has %d bytes: the test shows nothing", n)
-		}
-	})
-}
-
 // U7: who leaves is not waited for.
 func TestLeaveCostsNoDeadline(t *testing.T) {
 	inBubble(t, MemConfig{Peers: 4, Rounds: 5, Steps: 600, Seed: 27}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
@@ -184,4 +173,3 @@ func TestLeaveCostsNoDeadline(t *testing.T) {
 		}
 	})
 }
-
