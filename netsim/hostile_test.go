@@ -173,3 +173,32 @@ func TestLeaveCostsNoDeadline(t *testing.T) {
 		}
 	})
 }
+
+// C4 (c): a full disk stops its peer, nothing is lost, and the run goes on when
+// there is space again, also where every disk was full.
+func TestFullDiskPasses(t *testing.T) {
+	for _, full := range []int{1, 3} {
+		inBubble(t, MemConfig{Peers: 3, Rounds: 8, Steps: 5, Seed: 28}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+			until(t, time.Minute, "round 2", reached(ctx, ns[0], 2))
+			for _, n := range ns[:full] {
+				n.FillDisk(true)
+			}
+			s, err := ns[0].Version(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := time.Now().Add(30 * time.Second)
+			for time.Now().Before(end) {
+				pause()
+			}
+			if now, err := ns[0].Version(ctx); err != nil || now.Applied > s.Applied+1 {
+				t.Fatalf("version %d was kept on a full disk (%v)", now.Applied, err)
+			}
+			for _, n := range ns[:full] {
+				n.FillDisk(false)
+			}
+			until(t, time.Minute, "all finish", finished(ctx, ns...))
+			sameEnd(t, ctx, ns...)
+		})
+	}
+}
