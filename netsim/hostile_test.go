@@ -149,17 +149,6 @@ func TestInventedWindowIsRefused(t *testing.T) {
 	}
 }
 
-// The largest swarm's records are larger than a message may be.
-func TestLargestSwarm(t *testing.T) {
-	inBubble(t, MemConfig{Peers: wire.MaxMembers, Rounds: 2, Steps: 1, Seed: 26}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
-		until(t, 5*time.Minute, "all finish", finished(ctx, ns...))
-		recs := sameEnd(t, ctx, ns...)
-		if n := len(wire.Marshal(recs[2])); n <= wire.MaxMessage {
-			t.Fatalf("record 2 has %d bytes: the test shows nothing", n)
-		}
-	})
-}
-
 // U7: who leaves is not waited for.
 func TestLeaveCostsNoDeadline(t *testing.T) {
 	inBubble(t, MemConfig{Peers: 4, Rounds: 5, Steps: 600, Seed: 27}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
@@ -183,4 +172,33 @@ func TestLeaveCostsNoDeadline(t *testing.T) {
 			t.Fatal("who left is still planned for")
 		}
 	})
+}
+
+// C4 (c): a full disk stops its peer, nothing is lost, and the run goes on when
+// there is space again, also where every disk was full.
+func TestFullDiskPasses(t *testing.T) {
+	for _, full := range []int{1, 3} {
+		inBubble(t, MemConfig{Peers: 3, Rounds: 8, Steps: 5, Seed: 28}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+			until(t, time.Minute, "round 2", reached(ctx, ns[0], 2))
+			for _, n := range ns[:full] {
+				n.FillDisk(true)
+			}
+			s, err := ns[0].Version(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := time.Now().Add(30 * time.Second)
+			for time.Now().Before(end) {
+				pause()
+			}
+			if now, err := ns[0].Version(ctx); err != nil || now.Applied > s.Applied+1 {
+				t.Fatalf("version %d was kept on a full disk (%v)", now.Applied, err)
+			}
+			for _, n := range ns[:full] {
+				n.FillDisk(false)
+			}
+			until(t, time.Minute, "all finish", finished(ctx, ns...))
+			sameEnd(t, ctx, ns...)
+		})
+	}
 }

@@ -75,8 +75,9 @@ type MemNode struct {
 
 // memBlocks is a block store in memory.
 type memBlocks struct {
-	mu sync.Mutex
-	m  map[wire.CID]memBlock
+	mu   sync.Mutex
+	m    map[wire.CID]memBlock
+	full bool // Put fails
 }
 
 type memBlock struct {
@@ -89,6 +90,9 @@ func newMemBlocks() *memBlocks { return &memBlocks{m: map[wire.CID]memBlock{}} }
 func (s *memBlocks) Put(epoch uint64, b []byte) (wire.CID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.full {
+		return wire.CID{}, errors.New("no space left")
+	}
 	id := wire.RawCID(b)
 	s.m[id] = memBlock{epoch, slices.Clone(b)}
 	return id, nil
@@ -273,6 +277,15 @@ func (n *MemNode) Kill(ctx context.Context) error {
 	<-n.ended
 	n.mem.notify(ctx, n, false)
 	return n.err
+}
+
+// FillDisk makes the peer's block stores refuse what is written, or take it again.
+func (n *MemNode) FillDisk(full bool) {
+	for _, s := range []*memBlocks{n.bodies, n.states} {
+		s.mu.Lock()
+		s.full = full
+		s.mu.Unlock()
+	}
 }
 
 // Wipe forgets the peer's stores: a disk is lost.
