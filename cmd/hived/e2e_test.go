@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/daemon"
-	"github.com/apiary-net/hived/netsim/proc"
 )
 
 // process makes a command of the real environment, in which data are found.
@@ -48,35 +47,6 @@ func minutes(t *testing.T, n int) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n)*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// TestE2EDemo runs demos as a user does: plain, with a peer that is killed, and in
-// windows.
-func TestE2EDemo(t *testing.T) {
-	for name, args := range map[string][]string{
-		"diloco": {"--rounds", "3", "--steps", "5"},
-		"ddp":    {"--rounds", "2", "--steps", "4", "--preset", "ddp"},
-		"kill":   {"--rounds", "6", "--steps", "5", "--kill", "2@2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out := must(minutes(t, 3), t, append([]string{"demo", "--json"}, args...)...)
-			var r proc.DemoResult
-			if err := json.Unmarshal(out, &r); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			for _, v := range r.Versions {
-				if v == "" || v != r.Versions[0] {
-					t.Errorf("versions %v", r.Versions)
-				}
-			}
-			if r.Schema != "hived.demo/v1" || len(r.Versions) != 4 || !r.Ledger.Verified || r.Ledger.Certificates < r.Rounds || r.Counted == 0 {
-				t.Errorf("%+v", r)
-			}
-			if want := name == "kill"; (len(r.Killed) == 1) != want {
-				t.Errorf("killed %v", r.Killed)
-			}
-		})
-	}
 }
 
 // host is one machine of the README: a directory and a daemon.
