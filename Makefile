@@ -32,9 +32,8 @@ race: ## the packages with goroutines, under the race detector
 fuzz: ## each fuzz target for two seconds
 	@$(TIER) -name fuzz -fuzz 2s .
 
-sim: ## swarms inside one process
-	@echo "sim: the seeded event tier arrives with netsim; these are the in-process swarms"
-	@$(TIER) -name sim -- -run Swarm -timeout 300s ./elastic/... ./daemon/... ./netsim/...
+sim: ## swarms inside one process: real runners on links in memory, virtual time
+	@$(TIER) -name sim -- -timeout 300s ./netsim :: -run Swarm -timeout 300s ./daemon/... ./elastic/...
 
 e2e: build ## real processes: demo, kill, the commands of the README
 	@$(TIER) -name e2e -- -tags e2e -run E2E -timeout 600s ./cmd/... :: -tags e2e -timeout 1200s ./netsim/proc

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 var update = flag.Bool("update", false, "write docs/format/vectors anew")
@@ -164,5 +165,47 @@ func TestVectorsInPython(t *testing.T) {
 	out, err := exec.Command(py, filepath.Join(vectorDir, "check.py")).CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("vectors are good")) {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestFieldsAreDocumented finds each field of each noun on a page of docs/format.
+func TestFieldsAreDocumented(t *testing.T) {
+	pages, err := filepath.Glob("../docs/format/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	words := map[string]bool{}
+	for _, p := range pages {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range strings.FieldsFunc(string(b), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			words[w] = true
+		}
+	}
+	seen := map[reflect.Type]bool{}
+	var check func(reflect.Type)
+	check = func(typ reflect.Type) {
+		switch {
+		case typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice:
+			check(typ.Elem())
+		case typ.Kind() == reflect.Struct && typ != reflect.TypeFor[CID]() && !seen[typ]:
+			seen[typ] = true
+			for i := range typ.NumField() {
+				if f := typ.Field(i); f.Name != "_" {
+					if !words[f.Name] {
+						t.Errorf("%s.%s stands on no page", typ, f.Name)
+					}
+					check(f.Type)
+				}
+			}
+		}
+	}
+	for _, n := range nouns() {
+		check(reflect.TypeOf(n.value))
+	}
+	if len(seen) < 25 {
+		t.Errorf("%d types", len(seen))
 	}
 }
