@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/libp2p/go-libp2p/core/crypto"
-	"github.com/libp2p/go-libp2p/core/peer"
+	lpeer "github.com/libp2p/go-libp2p/core/peer"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/apiary-net/hived/wire"
@@ -18,7 +18,7 @@ func TestPeerIDsAreLibp2ps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, err := peer.IDFromPrivateKey(priv)
+		id, err := lpeer.IDFromPrivateKey(priv)
 		if err != nil {
 			t.Fatal(err)
 		}
