@@ -202,16 +202,18 @@ func TestDecidesAndVerifies(t *testing.T) {
 				s.nodes[d].dead = true
 			}
 			base := tip(0, "A")
-			for i := uint64(0); i < 5; i++ {
+			for i := uint64(0); i < 3; i++ {
 				next := tip(i+1, "A")
-				for _, cert := range s.decide(i, base, func(int) *consensus.Tip { return &next }) {
+				for k, cert := range s.decide(i, base, func(int) *consensus.Tip { return &next }) {
 					if cert.Value != next.Record || cert.Round != i+1 {
 						t.Fatalf("instance %d decided %+v, want record %d", i, cert, i+1)
 					}
 					if err := Verify(s.run, &cert, s.nodes[0].table); err != nil {
 						t.Fatal(err)
 					}
-					checkTampered(t, s, cert)
+					if k == 0 {
+						checkTampered(t, s, cert)
+					}
 				}
 				base = next
 			}
