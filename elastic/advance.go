@@ -199,9 +199,10 @@ func (m *Machine) have(now time.Time) []Command {
 	same := func(a, b wire.HaveItem) bool {
 		return a.Header == b.Header && a.State == b.State && bytes.Equal(a.Parts, b.Parts)
 	}
-	if m.round.seq > 0 && slices.EqualFunc(items, m.round.said, same) {
+	if m.round.told && slices.EqualFunc(items, m.round.said, same) {
 		return nil
 	}
+	m.round.told = true
 	m.round.seq++
 	m.round.said = items
 	return []Command{Say{Kind: wire.KindHave, Round: m.round.plan.Round, Slot: slot("have", m.round.plan.Round), Latest: true,

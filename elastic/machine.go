@@ -97,6 +97,7 @@ type round struct {
 	left        bool
 	seq         uint32
 	said        []wire.HaveItem
+	told        bool // HAVE was said in this life: what an earlier one said may be lost
 	quorumAt    time.Time
 	proposals   map[wire.Digest]*wire.Record // valid, of the running instance
 	proposal    *wire.Record

@@ -202,3 +202,48 @@ func TestFullDiskPasses(t *testing.T) {
 		})
 	}
 }
+
+// A lone peer that is killed between its HAVE and the record says it again.
+func TestKilledBetweenHaveAndRecord(t *testing.T) {
+	inBubble(t, MemConfig{Peers: 1, Rounds: 3, Steps: 5, Seed: 29}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
+		n := ns[0]
+		until(t, time.Minute, "round 1", reached(ctx, n, 1))
+		if err := n.Kill(ctx); err != nil {
+			t.Fatal(err)
+		}
+		// The slot of an earlier life: HAVE of round 2 with nothing but its header.
+		env, err := n.kv.Get([]byte("slot/have/1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, err := wire.Open(env)
+		var hv wire.Have
+		if err != nil || old.Decode(&hv) != nil || len(hv.Items) != 1 {
+			t.Fatalf("HAVE of round 1: %v", err)
+		}
+		// Take round 1 back: as if the kill had come before its record.
+		dels := [][]byte{}
+		for _, prefix := range []string{"rec/\x00\x00\x00\x00\x00\x00\x00\x01", "slot/proposal/", "slot/vote/", "slot/have/2", "slot/header/2", "slot/attest/", "state"} {
+			err := n.kv.Scan([]byte(prefix), func(k, _ []byte) error {
+				dels = append(dels, slices.Clone(k))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for r := uint64(2); ; r++ {
+			if _, err := n.kv.Get(fmt.Appendf(nil, "slot/header/%d", r)); err != nil {
+				break
+			}
+			dels = append(dels, fmt.Appendf(nil, "slot/header/%d", r), fmt.Appendf(nil, "slot/have/%d", r))
+		}
+		if err := n.kv.Apply(nil, dels, true); err != nil {
+			t.Fatal(err)
+		}
+		if ns[0], err = m.Start(ctx, 0); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, "the run ends", finished(ctx, ns[0]))
+	})
+}

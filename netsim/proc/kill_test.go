@@ -77,7 +77,8 @@ func verifies(t *testing.T, p *Peer, run string) {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"ledger", "model"} {
-		if out, err := exec.Command(hived, what, "verify", dir).CombinedOutput(); err != nil {
+		out, err := exec.Command(hived, what, "verify", dir).CombinedOutput()
+		if err != nil && !strings.Contains(string(out), "verified and replayed, but not evaluated") { // it has other data
 			t.Fatalf("%s verify: %v\n%s", what, err, out)
 		}
 	}
@@ -103,7 +104,14 @@ func ask(p *Peer, run string) (a acked, err error) {
 func TestKillAloneAgainAndAgain(t *testing.T) {
 	ps, run := startKillable(t, 1, 1<<20)
 	p := ps[0]
-	rng := rand.New(rand.NewPCG(3, 4))
+	rng := rand.New(rand.NewPCG(3, uint64(time.Now().UnixNano())))
+	t.Cleanup(func() {
+		if t.Failed() {
+			a, err := ask(p, run)
+			t.Logf("%+v %v", a.run, err)
+			t.Logf("the peer's log ends with: %s", p.logTail())
+		}
+	})
 	var last acked
 	start := time.Now()
 	for i := range 15 {
