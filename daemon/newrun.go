@@ -24,6 +24,7 @@ type RunSpec struct {
 	Topology string   `json:"topology"` // allgather or butterfly
 	Allow    []string `json:"allow"`    // peer ids; none: open
 	Deadline uint32   `json:"deadline_ms"`
+	Snapshot uint32   `json:"snapshot"` // versions from one snapshot to the next
 }
 
 // NewGenesis reads the task's data, builds its model and returns the sealed
@@ -63,7 +64,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	def := train.Default(s.Task)
 	g := &wire.Genesis{V: 1, Numerics: 1, Name: s.Name, Creator: d.ID(), Preset: preset.Preset, PartValues: 1 << 16,
 		Rounds: first(s.Rounds, preset.Rounds), MinPeers: first(s.MinPeers, 1), MinCounted: 1, MinVoters: 1,
-		Deadline: wire.Deadline{MinMs: 1000, MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: 8, Replay: wire.ReplayFull, Seed: s.Seed}
+		Deadline: wire.Deadline{MinMs: 1000, MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: first(s.Snapshot, 8), Replay: wire.ReplayFull, Seed: s.Seed}
 	if g.Preset.Cadence.Window {
 		g.Replay = wire.ReplayMerges
 	}

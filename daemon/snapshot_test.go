@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// TestSnapshotOutlivesAHolder makes a snapshot of version 2 with four peers,
+// stops one of them, and restores it at a fresh peer from what the holders keep.
+func TestSnapshotOutlivesAHolder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: no training")
+	}
+	mnist(t)
+	ctx := limited(t)
+	a, ca := started(t)
+	peers, clients := []*Daemon{a}, []*Client{ca}
+	for range 3 {
+		d, c := started(t, a.node.Addrs()[0])
+		peers, clients = append(peers, d), append(clients, c)
+	}
+	spec := RunSpec{Name: "snap", Task: "mnist", Rounds: 3, Steps: 1, Batch: 16, MinPeers: 4, Seed: 5, Snapshot: 2}
+	if err := ca.Post(ctx, "/api/v1/runs", spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clients[1:] {
+		if err := c.Post(ctx, "/api/v1/runs/snap/start", map[string]any{"seconds": 20}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range clients {
+		for s := (RunStatus{}); s.State != "finished"; pauseIn(t, ctx.Done()) {
+			if err := c.Get(ctx, "/api/v1/runs/snap", &s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var m ShardMap
+	if err := ca.Get(ctx, "/api/v1/runs/snap/shards?check=1", &m); err != nil {
+		t.Fatal(err)
+	}
+	holders := map[string]bool{}
+	for _, s := range m.Stripes {
+		seen := map[string]bool{}
+		for _, b := range s.Blocks {
+			if b.State != "ok" || seen[b.Holder] {
+				t.Fatalf("block %s at %s is %s, or its holder holds two of a stripe", b.CID, b.Holder, b.State)
+			}
+			seen[b.Holder], holders[b.Holder] = true, true
+		}
+	}
+	if m.Version != 2 || len(holders) != 4 || m.Stripes[0].Data != 2 || m.Stripes[0].Parity != 2 {
+		t.Fatalf("snapshot of version %d on %d holders: %+v", m.Version, len(holders), m.Stripes[0])
+	}
+	// The holder of the first data block goes: parity has to stand in for it.
+	var kept *Daemon
+	for _, d := range peers {
+		if d.ID().String() == m.Stripes[0].Blocks[0].Holder {
+			d.Stop()
+			if err := d.node.Close(); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			kept = d
+		}
+	}
+	for len(kept.node.Peers()) > 2 {
+		pauseIn(t, ctx.Done())
+	}
+	fresh, cf := started(t, kept.node.Addrs()[0])
+	if err := cf.Post(ctx, "/api/v1/runs/snap/start", map[string]any{"seconds": 20}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for len(fresh.node.Peers()) < 3 {
+		pauseIn(t, ctx.Done())
+	}
+	r, err := fresh.find("snap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, state, err := r.snaps.Restore(ctx)
+	if err != nil || version != 2 || state.String() != m.State {
+		t.Fatalf("restored version %d, state %s, want 2 and %s: %v", version, state, m.State, err)
+	}
+	lost, err := wire.ParseCID(m.Stripes[0].Blocks[0].CID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := r.states.Get(lost); err != nil || !lost.Names(b) {
+		t.Fatalf("the block of the stopped holder is not here: %v", err)
+	}
+}
+
+// pauseIn waits a moment between two looks at a condition, or fails at the end.
+func pauseIn(t *testing.T, end <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-end:
+		t.Fatal("not in time")
+	case <-time.After(30 * time.Millisecond):
+	}
+}
