@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -37,8 +38,30 @@ func TestSnapshotOutlivesAHolder(t *testing.T) {
 			}
 		}
 	}
+	m := checkedMap(t, ctx, ca)
+	// The holder of the first data block goes: parity has to stand in for it.
+	var kept *Daemon
+	for _, d := range peers {
+		if d.ID().String() != m.Stripes[0].Blocks[0].Holder {
+			kept = d
+			continue
+		}
+		d.Stop()
+		if err := d.node.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(kept.node.Peers()) > 2 {
+		pauseIn(t, ctx.Done())
+	}
+	restoresAt(t, ctx, kept, m)
+}
+
+// checkedMap returns the placement after every block was looked for.
+func checkedMap(t *testing.T, ctx context.Context, c *Client) ShardMap {
+	t.Helper()
 	var m ShardMap
-	if err := ca.Get(ctx, "/api/v1/runs/snap/shards?check=1", &m); err != nil {
+	if err := c.Get(ctx, "/api/v1/runs/snap/shards?check=1", &m); err != nil {
 		t.Fatal(err)
 	}
 	holders := map[string]bool{}
@@ -54,21 +77,12 @@ func TestSnapshotOutlivesAHolder(t *testing.T) {
 	if m.Version != 2 || len(holders) != 4 || m.Stripes[0].Data != 2 || m.Stripes[0].Parity != 2 {
 		t.Fatalf("snapshot of version %d on %d holders: %+v", m.Version, len(holders), m.Stripes[0])
 	}
-	// The holder of the first data block goes: parity has to stand in for it.
-	var kept *Daemon
-	for _, d := range peers {
-		if d.ID().String() == m.Stripes[0].Blocks[0].Holder {
-			d.Stop()
-			if err := d.node.Close(); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			kept = d
-		}
-	}
-	for len(kept.node.Peers()) > 2 {
-		pauseIn(t, ctx.Done())
-	}
+	return m
+}
+
+// restoresAt restores the snapshot at a fresh peer that joins by kept.
+func restoresAt(t *testing.T, ctx context.Context, kept *Daemon, m ShardMap) {
+	t.Helper()
 	fresh, cf := started(t, kept.node.Addrs()[0])
 	if err := cf.Post(ctx, "/api/v1/runs/snap/start", map[string]any{"seconds": 20}, nil); err != nil {
 		t.Fatal(err)
