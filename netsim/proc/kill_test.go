@@ -76,6 +76,10 @@ func verifies(t *testing.T, p *Peer, run string) {
 	if err := p.Client.Post(t.Context(), "/api/v1/runs/"+run+"/export", map[string]string{"dir": dir}, nil); err != nil {
 		t.Fatal(err)
 	}
+	v, err := daemon.VerifyLedger(os.DirFS(dir))
+	if err != nil || v.Ledger.Evidence > 0 { // two headers of one peer would stand in a record
+		t.Fatalf("the ledger holds %d proofs of double signing (%v)", v.Ledger.Evidence, err)
+	}
 	for _, what := range []string{"ledger", "model"} {
 		out, err := exec.Command(hived, what, "verify", dir).CombinedOutput()
 		if err != nil && !strings.Contains(string(out), "verified and replayed, but not evaluated") { // it has other data
@@ -239,7 +243,8 @@ func TestKillInASwarm(t *testing.T) {
 	s.mu.Lock()
 	heard, twice := len(s.said), s.twice
 	s.mu.Unlock()
-	if len(twice) > 0 || heard < 50 {
+	// The topic carries announcements while somebody is away: around each kill.
+	if len(twice) > 0 || heard < 8 {
 		t.Fatalf("%d statements heard; signed twice: %v", heard, twice)
 	}
 	verifies(t, ps[0], run)
