@@ -32,6 +32,15 @@ func page(gomod string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// Modules that nothing here links yet are not in a fresh cache.
+	for _, r := range f.Require {
+		if r.Indirect {
+			continue
+		}
+		if out, err := exec.Command("go", "mod", "download", r.Mod.Path).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("download %s: %w: %s", r.Mod.Path, err, out)
+		}
+	}
 	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module cache: %w", err)
