@@ -46,7 +46,7 @@ func (d *Daemon) NewGenesis(s RunSpec) ([]byte, wire.RunID, error) {
 var taskLength = map[string]struct {
 	rounds uint64
 	steps  uint32
-}{"text": {16, 80}}
+}{"text": {16, 90}}
 
 func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	preset, err := elastic.PresetNamed(s.Preset)
