@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -41,15 +40,13 @@ func (d *Daemon) answerLog(body []byte) ([]byte, error) {
 	if err := wire.Unmarshal(body, &q, 1<<10); err != nil {
 		return nil, err
 	}
-	d.mu.RLock()
-	r := d.runs[q.Run]
-	d.mu.RUnlock()
-	if r == nil {
-		return nil, fs.ErrNotExist
+	r, err := d.runOf(q.Run)
+	if err != nil {
+		return nil, err
 	}
 	a := logAnswer{Head: r.log.Head()}
 	size := 0
-	err := r.log.Read(q.Lo, a.Head.Size, func(raw []byte, _ wire.EntryBody) error {
+	err = r.log.Read(q.Lo, a.Head.Size, func(raw []byte, _ wire.EntryBody) error {
 		if size += len(raw); size > logBudget {
 			return errLogFull
 		}

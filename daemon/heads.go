@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"time"
 
 	"github.com/apiary-net/hived/ledger"
@@ -104,11 +103,9 @@ func (d *Daemon) answerProof(body []byte) ([]byte, error) {
 	if err := wire.Unmarshal(body, &q, 1<<10); err != nil {
 		return nil, err
 	}
-	d.mu.RLock()
-	r := d.runs[q.Run]
-	d.mu.RUnlock()
-	if r == nil {
-		return nil, fs.ErrNotExist
+	r, err := d.runOf(q.Run)
+	if err != nil {
+		return nil, err
 	}
 	proof, err := r.log.ProveTree(q.Old, q.New)
 	if err != nil {

@@ -67,6 +67,16 @@ func (d *Daemon) answer(from wire.PeerID, req []byte) ([]byte, error) {
 	return nil, fmt.Errorf("pull of kind %d is not known", p.Kind)
 }
 
+// runOf returns a run in progress, or fs.ErrNotExist.
+func (d *Daemon) runOf(id wire.RunID) (*run, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if r := d.runs[id]; r != nil {
+		return r, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
 func (d *Daemon) answerRun(body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

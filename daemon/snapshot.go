@@ -134,11 +134,9 @@ func (d *Daemon) answerSnapshot(body []byte) ([]byte, error) {
 		return nil, errors.New("pull of a snapshot names no run")
 	}
 	copy(id[:], body)
-	d.mu.RLock()
-	r := d.runs[id]
-	d.mu.RUnlock()
-	if r == nil {
-		return nil, fs.ErrNotExist
+	r, err := d.runOf(id)
+	if err != nil {
+		return nil, err
 	}
 	return r.snaps.kv.Get(placementKey)
 }
