@@ -31,8 +31,8 @@ test: ## unit, property and golden tests, with and without the C kernels
 race: ## the packages with goroutines, under the race detector
 	@$(TIER) -name race -- -race -short -timeout 300s $(RACED)
 
-fuzz: ## each fuzz target for two seconds
-	@$(TIER) -name fuzz -fuzz 2s .
+fuzz: ## each fuzz target on ten thousand inputs
+	@$(TIER) -name fuzz -fuzz 10000 .
 
 sim: ## swarms inside one process: real runners on links in memory, virtual time
 	@$(TIER) -name sim -- -timeout 300s ./netsim :: -run Swarm -timeout 300s ./daemon/... ./elastic/...

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"time"
 )
 
 // group is one invocation of go test.
@@ -19,7 +18,7 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	name := flag.String("name", "tests", "what the last line calls the tier")
-	fuzz := flag.Duration("fuzz", 0, "run every fuzz target for this time")
+	fuzz := flag.Int("fuzz", 0, "run every fuzz target on this many inputs")
 	flag.Parse()
 	groups, err := groupsOf(flag.Args(), *fuzz)
 	if err != nil {
@@ -36,7 +35,7 @@ func run() int {
 	return c.report(*name, os.Getenv("HIVED_REQUIRE") == "all")
 }
 
-func groupsOf(args []string, fuzz time.Duration) ([]group, error) {
+func groupsOf(args []string, fuzz int) ([]group, error) {
 	if fuzz > 0 {
 		return fuzzGroups(args, fuzz)
 	}
