@@ -32,11 +32,7 @@ func (r *Runner) Hear(ctx context.Context, b []byte) {
 	if err != nil || CheckForm(r.cfg.Run, &e) != Accept || !r.concerns(&e) {
 		return
 	}
-	select {
-	case <-r.done:
-	default:
-		r.post(ctx, Heard{e})
-	}
+	r.post(ctx, Heard{e})
 }
 
 // Vote takes a sealed vote that from sent.
@@ -49,11 +45,7 @@ func (r *Runner) Vote(from wire.PeerID, b []byte) {
 		r.log.Debug("vote refused", "peer", from.Short(), "err", err)
 		return
 	}
-	select {
-	case r.votes <- e:
-	case <-r.done:
-	default: // the queue is full: GPBFT rebroadcasts
-	}
+	_ = r.votes.try(e) // when the queue is full: GPBFT rebroadcasts
 }
 
 // Connected tells that a connection to a peer came up or went down.
@@ -77,20 +69,20 @@ func (r *Runner) fatal(err error) {
 
 // ask runs f in the loop and waits for it.
 func (r *Runner) ask(ctx context.Context, f func()) error {
-	ran := make(chan struct{})
-	select {
-	case r.calls <- func() { f(); close(ran) }:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.done:
-		return errors.New("the run is not in progress here")
+	c := &call{do: f, done: flag{sig: r.env.NewSignal()}}
+	if err := r.calls.put(ctx, Forever, c); err != nil {
+		return err
 	}
-	select {
-	case <-ran:
-		return nil
-	case <-r.done:
-		return errors.New("the run is not in progress here")
+	if err := r.env.Wait(ctx, Forever, c.done.sig); err != nil {
+		if c.taken.CompareAndSwap(false, true) {
+			return err // and f never runs
+		}
+		_ = r.env.Wait(context.Background(), Forever, c.done.sig)
 	}
+	if !c.done.up.Load() {
+		return errClosed
+	}
+	return nil
 }
 
 // Block returns a block for another peer: fs.ErrPermission while a body may not
@@ -167,13 +159,11 @@ var errNoBase = errors.New("the base version is not here yet")
 // the version that it must have been trained from, zero while not known; mine
 // names the parts that this peer owns, nil means all.
 func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine func(int) bool) {
-	select {
-	case r.fetchers <- struct{}{}:
-		defer func() { <-r.fetchers }()
-	case <-ctx.Done():
+	if r.fetchers.enter(ctx) != nil {
 		return
 	}
-	fctx, cancel := context.WithTimeout(ctx, bodyDeadline)
+	defer r.fetchers.leave()
+	fctx, cancel := r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	ev := BodyChecked{Header: c.Env.Digest()}
 	var nonce []byte
@@ -203,9 +193,7 @@ func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine
 		r.log.Debug("body not here yet", "round", c.Env.Round, "peer", c.Env.Sender.Short(), "err", err)
 		// A body that is not shown before its reader has committed is asked for
 		// again; time-outs only decide when.
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
+		if !r.pause(ctx, 200*time.Millisecond) {
 			return
 		}
 	}
@@ -330,19 +318,19 @@ var errBudget = errors.New("answer is full")
 // runs in the loop.
 func (r *Runner) pullSome() {
 	peers := r.cfg.Net.Peers()
-	if len(peers) > 0 && r.cfg.Now().Sub(r.lastPull) >= pullInterval/2 {
+	if len(peers) > 0 && r.env.Now().Sub(r.lastPull) >= pullInterval/2 {
 		r.pullFrom(peers[r.cfg.Rand.IntN(len(peers))])
 	}
 }
 
-// pullFrom asks p for what is lacking, in a goroutine. It runs in the loop.
+// pullFrom asks p for what is lacking, in a task. It runs in the loop.
 func (r *Runner) pullFrom(p wire.PeerID) {
 	if _, busy := r.pulling[p]; busy {
 		r.pulling[p] = true
 		return
 	}
 	r.pulling[p] = false
-	r.lastPull = r.cfg.Now()
+	r.lastPull = r.env.Now()
 	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance()}
 	if h := r.mach.Head(); h != nil {
 		req.Next = h.Round + 1
@@ -352,7 +340,7 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 		req.Known = append(req.Known, d[:8])
 	}
 	b := wire.Marshal(req)
-	r.group.Go(func() error {
+	r.spawn(func() {
 		ans, envs := r.pull(p, b)
 		_ = r.ask(r.ctx, func() { // its error means that the run ends
 			if ans != nil {
@@ -363,14 +351,13 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 				r.pullFrom(p)
 			}
 		})
-		return nil
 	})
 }
 
 // pull asks p once and returns nil if it gave nothing of use. The next pull from
 // p waits until it has returned.
 func (r *Runner) pull(p wire.PeerID, req []byte) (*pullAnswer, []wire.Envelope) {
-	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
+	ctx, cancel := r.env.Context(r.ctx, 10*time.Second)
 	defer cancel()
 	b, err := r.cfg.Net.Pull(ctx, p, req)
 	if err != nil {
@@ -459,13 +446,8 @@ func (r *Runner) Leave(ctx context.Context) {
 				gone = !ok || !s.Active
 			}
 		})
-		if err != nil {
+		if err != nil || !r.pause(ctx, 50*time.Millisecond) {
 			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

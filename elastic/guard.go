@@ -112,7 +112,7 @@ func (r *Runner) overdue() {
 	if p == nil {
 		return
 	}
-	since := r.cfg.Now().Sub(r.mach.learnt)
+	since := r.env.Now().Sub(r.mach.learnt)
 	if since < p.Deadline+2*time.Second {
 		return
 	}

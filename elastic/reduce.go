@@ -53,7 +53,7 @@ func (w *worker) reducedUpdates(ctx context.Context, rec, prev *wire.Record) ([]
 	m := w.r.model
 	d := &reduction{w: w, rec: rec, headers: headers, members: members, owners: ownersOf(m.parts, len(members)),
 		self: slices.Index(members, w.r.self), blocks: map[wire.CID][]byte{}, update: make([]float32, m.params), done: make([]bool, len(m.parts))}
-	rctx, cancel := context.WithTimeout(ctx, bodyDeadline)
+	rctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	if d.self >= 0 {
 		if err := d.mergeOwn(rctx); err != nil {
@@ -147,17 +147,14 @@ func (d *reduction) gather(ctx context.Context) {
 	for _, in := range early {
 		d.take(in)
 	}
-	t := time.NewTimer(partTimeout)
-	defer t.Stop()
+	env, in := d.w.r.env, d.w.r.slices
+	until := env.Now().Add(partTimeout)
 	for slices.Contains(d.done, false) {
-		select {
-		case in := <-d.w.r.slices:
-			if d.take(in) {
-				t.Reset(partTimeout)
-			}
-		case <-t.C:
-			return
-		case <-ctx.Done():
+		s, ok := in.take()
+		if ok && d.take(s) {
+			until = env.Now().Add(partTimeout)
+		}
+		if !ok && env.Wait(ctx, until.Sub(env.Now()), in.more) != nil {
 			return
 		}
 	}

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -36,9 +34,9 @@ type Config struct {
 	// Observe is told what happened. It is called from the run's loop and must
 	// not block. Default: nothing.
 	Observe func(Info)
-	Logger  *slog.Logger     // default: discards
-	Now     func() time.Time // default: time.Now
-	Rand    *rand.Rand       // picks whom to pull from; default: seeded by the key
+	Logger  *slog.Logger // default: discards
+	Env     Env          // default: Threads
+	Rand    *rand.Rand   // picks whom to pull from; default: seeded by the key
 }
 
 // States is a Blocks whose old epochs are deleted whole.
@@ -74,9 +72,10 @@ type WaitInfo struct {
 	Since         time.Duration
 }
 
-// Runner takes part in one run. New starts nothing; Run owns every goroutine.
+// Runner takes part in one run. New starts nothing; Run owns every task.
 type Runner struct {
 	cfg   Config
+	env   Env
 	self  wire.PeerID
 	model *Model
 	mach  *Machine // owned by the loop
@@ -85,31 +84,40 @@ type Runner struct {
 	crowd atomic.Pointer[crowd] // replaced by the loop
 	log   *slog.Logger
 
-	events chan Event         // to the loop
-	votes  chan wire.Envelope // to the loop
-	calls  chan func()        // to the loop
-	jobs   chan func(context.Context)
-	done   chan struct{} // closed when Run returns
-	slices chan sliceIn  // to the window in progress
-	ended  chan struct{} // closed when the run has finished
+	inbox  Signal // there is something for the loop
+	events *mailbox[Event]
+	votes  *mailbox[wire.Envelope]
+	calls  *mailbox[*call]
+	jobs   *mailbox[func(context.Context)] // for the worker
+	slices *mailbox[sliceIn]               // for the window in progress
+	ended  chan struct{}                   // closed when the run has finished
+	tasks  atomic.Int64                    // that live
+	idle   Signal                          // no task lives
 
-	work *worker // owned by the worker goroutine
+	work *worker // owned by the worker task
 
 	// The rest is owned by the loop.
-	queue     []Event // fed back to the machine before anything else
-	wake      *time.Timer
-	alarm     *time.Timer
-	fetchers  chan struct{} // bounds concurrent body fetches
-	startedAt time.Time     // when the engine's instance started
+	queue     []Event   // fed back to the machine before anything else
+	wakeAt    time.Time // when the machine wants a Tick
+	alarmAt   time.Time // when the engine wants an alarm; zero: never
+	tickAt    time.Time // when somebody is asked for what is lacking
+	fetchers  *gate     // bounds concurrent body fetches
+	startedAt time.Time // when the engine's instance started
 	decideIn  time.Duration
 	stopTrain context.CancelFunc
-	version   wire.CID      // newest version here
-	windowEnd chan struct{} // closed when another member ends the window; nil outside
+	version   wire.CID // newest version here
+	windowEnd *flag    // another member ends the window; nil outside
 	lastPull  time.Time
 	pulling   map[wire.PeerID]bool // pulls under way; true: ask again when it ends
 	troubled  bool
-	group     *errgroup.Group
-	ctx       context.Context // of the loop; set by Run, for goroutines of the group
+	ctx       context.Context // of the loop; set by Run, for its tasks
+}
+
+// call is something that another task wants done in the loop.
+type call struct {
+	do    func()
+	taken atomic.Bool // by the loop, or by the asker that gives up
+	done  flag        // up: it was done; else the run has ended
 }
 
 // StateEpoch is how many versions share an epoch of the state store.
@@ -119,6 +127,7 @@ const (
 	eventQueue   = 4096
 	maxFetchers  = 8
 	pullInterval = time.Second
+	sendLimit    = 5 * time.Second // of an announcement or a vote
 )
 
 // New checks cfg, restores what an earlier life persisted and returns a runner.
@@ -126,8 +135,8 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
+	if cfg.Env == nil {
+		cfg.Env = Threads{}
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(Info) {}
@@ -143,11 +152,13 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.DataRoot != cfg.Genesis.Data[0].Root {
 		return nil, fmt.Errorf("data: root %s here, %s in the genesis of run %s", cfg.DataRoot.Short(), cfg.Genesis.Data[0].Root.Short(), cfg.Genesis.Name)
 	}
-	r := &Runner{cfg: cfg, self: self, model: model, chain: chain{cfg.KV}, cache: newCache(),
-		log:    cfg.Logger.With("run", cfg.Run.Short()),
-		events: make(chan Event, eventQueue), votes: make(chan wire.Envelope, eventQueue), calls: make(chan func()),
-		jobs: make(chan func(context.Context), 16), done: make(chan struct{}), slices: make(chan sliceIn, 1024),
-		ended: make(chan struct{}), fetchers: make(chan struct{}, maxFetchers), pulling: map[wire.PeerID]bool{}}
+	env, inbox := cfg.Env, cfg.Env.NewSignal()
+	r := &Runner{cfg: cfg, env: env, self: self, model: model, chain: chain{cfg.KV}, cache: newCache(),
+		log:   cfg.Logger.With("run", cfg.Run.Short()),
+		inbox: inbox, events: newMailbox[Event](env, inbox, eventQueue), votes: newMailbox[wire.Envelope](env, inbox, eventQueue),
+		calls: newMailbox[*call](env, inbox, eventQueue), jobs: newMailbox[func(context.Context)](env, env.NewSignal(), 16),
+		slices: newMailbox[sliceIn](env, env.NewSignal(), 1024), ended: make(chan struct{}), idle: env.NewSignal(),
+		fetchers: newGate(env, maxFetchers), pulling: map[wire.PeerID]bool{}}
 	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Parts: len(model.parts)})
 	r.crowd.Store(crowdOf(nil))
 	r.work = &worker{r: r}
@@ -193,116 +204,11 @@ func (r *Runner) restore() error {
 		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
 	}
 	if len(h) > 0 {
-		r.mach.Restore(r.cfg.Now(), h, next, start, r.work.state.Round)
+		r.mach.Restore(r.env.Now(), h, next, start, r.work.state.Round)
 		r.cache.turn(h.Head().Round+1, h.Head().Round)
 		r.crowd.Store(crowdOf(h.Head()))
 	}
 	return nil
-}
-
-// Run takes part until ctx ends or the peer must stop.
-func (r *Runner) Run(ctx context.Context) error {
-	defer close(r.done)
-	g, gctx := errgroup.WithContext(ctx)
-	r.group, r.ctx = g, gctx
-	r.wake, r.alarm = time.NewTimer(0), time.NewTimer(time.Hour)
-	defer r.wake.Stop()
-	defer r.alarm.Stop()
-	g.Go(func() error { return r.loop(gctx) })
-	g.Go(func() error { return r.runJobs(gctx) })
-	err := g.Wait()
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
-	}
-	return err
-}
-
-// runJobs is the worker: one heavy job after the other.
-func (r *Runner) runJobs(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case j := <-r.jobs:
-			j(ctx)
-		}
-	}
-}
-
-// loop owns the machine, the agreement and the slots.
-func (r *Runner) loop(ctx context.Context) error {
-	tick := time.NewTicker(pullInterval)
-	defer tick.Stop()
-	if len(r.mach.History()) == 0 {
-		r.queue = append(r.queue, Applied{Round: 0, Version: r.work.state.ID})
-	}
-	for {
-		if err := r.drain(); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case ev := <-r.events:
-			r.queue = append(r.queue, ev)
-		case env := <-r.votes:
-			if err := r.agree(AgreeEvent{Vote: &env}); err != nil {
-				return err
-			}
-			r.queue = append(r.queue, Tick{})
-		case f := <-r.calls:
-			f()
-		case <-r.wake.C:
-			r.queue = append(r.queue, Tick{})
-		case <-r.alarm.C:
-			if err := r.agree(AgreeEvent{Alarm: true}); err != nil {
-				return err
-			}
-		case <-tick.C:
-			r.overdue()
-			r.pullSome()
-		}
-	}
-}
-
-// drain feeds queued events to the machine and executes what it commands.
-func (r *Runner) drain() error {
-	for len(r.queue) > 0 {
-		ev := r.queue[0]
-		r.queue = r.queue[1:]
-		switch ev := ev.(type) {
-		case Applied:
-			r.version = ev.Version
-			r.trouble(ev.Err)
-		case TrainFailed:
-			r.trouble(ev.Err)
-		case Trained:
-			r.trouble(nil)
-		}
-		for _, c := range r.mach.Step(r.cfg.Now(), ev) {
-			if err := r.do(c); err != nil {
-				return err
-			}
-		}
-		if h, ok := ev.(Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
-			r.cache.commit(h.Env.Sender)
-			if h.Env.Sender != r.self {
-				r.endWindow()
-			}
-		}
-		if r.mach.Overdue(r.cfg.Now()) {
-			r.cache.expire()
-		}
-	}
-	return nil
-}
-
-// post gives an event to the loop from another goroutine.
-func (r *Runner) post(ctx context.Context, ev Event) {
-	select {
-	case r.events <- ev:
-	case <-ctx.Done():
-	}
 }
 
 // do executes one command. An error means that this peer must stop.
@@ -320,7 +226,7 @@ func (r *Runner) do(c Command) error {
 	case Say:
 		return r.say(c)
 	case Train:
-		r.train(c)
+		return r.train(c)
 	case StopTraining:
 		if r.stopTrain != nil {
 			r.stopTrain()
@@ -331,13 +237,13 @@ func (r *Runner) do(c Command) error {
 			base = r.version
 		}
 		mine := r.ownParts(c.Env.Sender, c.Rest)
-		r.group.Go(func() error { r.fetchBody(r.ctx, c, base, mine); return nil })
+		r.spawn(func() { r.fetchBody(r.ctx, c, base, mine) })
 	case StartInstance:
-		r.startedAt = r.cfg.Now()
+		r.startedAt = r.env.Now()
 		return r.agree(AgreeEvent{Start: &AgreeStart{Instance: c.Instance, Base: c.Base, Proposal: c.Proposal}})
 	case Apply:
 		attested := r.mach.Attested(c.Record.Round)
-		r.jobs <- func(ctx context.Context) { r.work.apply(ctx, c, attested) }
+		return r.jobs.put(r.ctx, Forever, func(ctx context.Context) { r.work.apply(ctx, c, attested) })
 	case PullRecord:
 		r.pullSome()
 	case PullFrom:
@@ -346,7 +252,7 @@ func (r *Runner) do(c Command) error {
 		r.cfg.Observe(Info{Round: &RoundInfo{Record: c.Record, Took: c.Took, Decide: r.decideIn, Bytes: r.work.sent.Load()}})
 		r.decideIn = 0
 	case Wake:
-		r.wake.Reset(c.At.Sub(r.cfg.Now()))
+		r.wakeAt = c.At
 	case Finished:
 		select {
 		case <-r.ended:
@@ -407,13 +313,12 @@ func (r *Runner) say(c Say) error {
 		return err
 	}
 	b := env.Bytes()
-	r.group.Go(func() error {
-		ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+	r.spawn(func() {
+		ctx, cancel := r.env.Context(r.ctx, sendLimit)
 		defer cancel()
 		if err := r.cfg.Net.Publish(ctx, b); err != nil {
 			r.log.Debug("announcement failed", "kind", env.Kind.String(), "err", err)
 		}
-		return nil
 	})
 	r.queue = append(r.queue, Heard{env})
 	return nil
@@ -461,7 +366,7 @@ func (r *Runner) lastHave(round uint64) *wire.Have {
 
 // agree runs the engine and executes its commands in order.
 func (r *Runner) agree(ev AgreeEvent) error {
-	for _, c := range r.cfg.Agree.Step(r.cfg.Now(), ev) {
+	for _, c := range r.cfg.Agree.Step(r.env.Now(), ev) {
 		switch {
 		case c.Persist != nil:
 			if err := r.cfg.KV.Apply(c.Persist, nil, true); err != nil {
@@ -471,11 +376,11 @@ func (r *Runner) agree(ev AgreeEvent) error {
 			r.sendVote(c)
 		case c.Cert != nil:
 			if !r.startedAt.IsZero() {
-				r.decideIn = r.cfg.Now().Sub(r.startedAt)
+				r.decideIn = r.env.Now().Sub(r.startedAt)
 			}
 			r.queue = append(r.queue, Decided{Cert: *c.Cert})
 		default:
-			r.alarm.Reset(max(0, c.Alarm.Sub(r.cfg.Now())))
+			r.alarmAt = c.Alarm
 		}
 	}
 	return r.drain()
@@ -488,13 +393,12 @@ func (r *Runner) sendVote(c AgreeCommand) {
 		if v.Peer == r.self {
 			continue
 		}
-		r.group.Go(func() error {
-			ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+		r.spawn(func() {
+			ctx, cancel := r.env.Context(r.ctx, sendLimit)
 			defer cancel()
 			if err := r.cfg.Net.Send(ctx, v.Peer, SendVote, b); err != nil {
 				r.log.Debug("vote not delivered", "peer", v.Peer.Short(), "err", err)
 			}
-			return nil
 		})
 	}
 }

@@ -45,13 +45,7 @@ func (r *Runner) Slice(from wire.PeerID, b []byte) {
 		r.log.Debug("slice refused", "peer", from.Short(), "err", err)
 		return
 	}
-	t := time.NewTimer(5 * time.Second)
-	defer t.Stop()
-	select {
-	case r.slices <- sliceIn{from, s}:
-	case <-t.C: // nobody is in a window
-	case <-r.done:
-	}
+	_ = r.slices.put(context.Background(), sendLimit, sliceIn{from, s}) // it fails when nobody is in a window
 }
 
 // windowState is this peer's side of a window.
@@ -62,7 +56,7 @@ type windowState struct {
 	members []wire.PeerID
 	owners  []int // by part: index into members
 	self    int
-	stop    <-chan struct{} // another member has ended the window
+	stop    *flag // another member has ended the window
 
 	grads  map[sliceKey][]byte // of members, for own parts
 	merged map[sliceKey][]byte // of owners
@@ -120,7 +114,7 @@ func (w *worker) trainWindow(ctx context.Context, c Train) (*wire.Header, error)
 	w.window = ws
 	ws.takeEarly()
 	h := &wire.Header{Base: w.state.ID, State: w.r.cfg.Trainer.StateDigest()}
-	began := w.r.cfg.Now()
+	began := w.r.env.Now()
 	batch := uint64(w.r.cfg.Genesis.Preset.Inner.Batch)
 	rest := c.Share.Spans
 	var loss float64
@@ -138,7 +132,7 @@ func (w *worker) trainWindow(ctx context.Context, c Train) (*wire.Header, error)
 		loss += float64(l)
 		h.Steps++
 	}
-	h.TrainMs = uint32(max(1, w.r.cfg.Now().Sub(began).Milliseconds()))
+	h.TrainMs = uint32(max(1, w.r.env.Now().Sub(began).Milliseconds()))
 	if h.Steps > 0 {
 		h.Loss = float32(loss / float64(h.Steps))
 	}
@@ -154,10 +148,10 @@ func (w *worker) trainWindow(ctx context.Context, c Train) (*wire.Header, error)
 	return h, nil
 }
 
-// windowStop returns a channel that is closed when another member's header of
-// the round is known.
-func (r *Runner) windowStop(ctx context.Context, round uint64) <-chan struct{} {
-	stop := make(chan struct{})
+// windowStop returns a flag that goes up when another member's header of the
+// round is known.
+func (r *Runner) windowStop(ctx context.Context, round uint64) *flag {
+	stop := &flag{sig: r.env.NewSignal()}
 	_ = r.ask(ctx, func() {
 		r.windowEnd = stop
 		if p := r.mach.Plan(); p == nil || p.Round != round || len(r.mach.round.headers) > 0 {
@@ -171,7 +165,7 @@ func (r *Runner) windowStop(ctx context.Context, round uint64) <-chan struct{} {
 // runs in the loop.
 func (r *Runner) endWindow() {
 	if r.windowEnd != nil {
-		close(r.windowEnd)
+		r.windowEnd.raise()
 		r.windowEnd = nil
 	}
 }
@@ -261,7 +255,7 @@ func (ws *windowState) scatter(ctx context.Context, step uint32, grad []float32)
 func (ws *windowState) send(ctx context.Context, to wire.PeerID, s slice) error {
 	s.Run = ws.w.r.cfg.Run
 	ws.bytes += uint64(len(s.Data))
-	sctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	sctx, cancel := ws.w.r.env.Context(ctx, stepTimeout)
 	defer cancel()
 	if err := ws.w.r.cfg.Net.Send(sctx, to, SendSlice, wire.Marshal(s)); err != nil {
 		return fmt.Errorf("send step %d to %s: %w", s.Step, to.Short(), err)
@@ -273,20 +267,21 @@ var errStepTimeout = errors.New("a member did not answer in time")
 
 // wait takes slices until have reports that all are there.
 func (ws *windowState) wait(ctx context.Context, have func() bool) error {
-	timeout := time.NewTimer(stepTimeout)
-	defer timeout.Stop()
-	stop := ws.stop
+	env, in := ws.w.r.env, ws.w.r.slices
+	until := env.Now().Add(stepTimeout)
+	stopped := false
 	for !have() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case in := <-ws.w.r.slices:
-			ws.take(in)
-		case <-stop:
-			stop = nil
-			timeout.Reset(stopGrace)
-		case <-timeout.C:
+		if s, ok := in.take(); ok {
+			ws.take(s)
+			continue
+		}
+		if !stopped && ws.stop.up.Load() {
+			stopped, until = true, env.Now().Add(stopGrace)
+		}
+		if err := env.Wait(ctx, until.Sub(env.Now()), in.more, ws.stop.sig); errors.Is(err, ErrTimeout) {
 			return errStepTimeout
+		} else if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// worker holds a peer's tensors. Its methods run on the worker goroutine, one
+// worker holds a peer's tensors. Its methods run on the worker task, one
 // after the other; only sent and trainMs may be read elsewhere.
 type worker struct {
 	r        *Runner
@@ -56,7 +56,7 @@ func (w *worker) restore() (wire.CID, error) {
 	if err != nil {
 		return start.ID, fmt.Errorf("read state: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := w.r.env.Context(context.Background(), time.Minute)
 	defer cancel()
 	s, err := w.fetchState(ctx, binary.BigEndian.Uint64(b), id, nil)
 	if err != nil { // others will have it
@@ -98,9 +98,9 @@ func (w *worker) keep(s *State) error {
 }
 
 // train starts the round's local work on the worker.
-func (r *Runner) train(c Train) {
-	r.jobs <- func(ctx context.Context) {
-		tctx, cancel := context.WithCancel(ctx)
+func (r *Runner) train(c Train) error {
+	return r.jobs.put(r.ctx, Forever, func(ctx context.Context) {
+		tctx, cancel := r.env.Context(ctx, Forever)
 		defer cancel()
 		_ = r.ask(ctx, func() {
 			r.stopTrain = cancel
@@ -123,7 +123,7 @@ func (r *Runner) train(c Train) {
 			return
 		}
 		r.post(ctx, Trained{Round: c.Plan.Round, Header: *h})
-	}
+	})
 }
 
 // trainAgain is how long a peer waits before it tries local work again that
@@ -134,12 +134,7 @@ var errSilent = errors.New("it was signed by an earlier life, its body is gone: 
 
 // pause waits and reports whether ctx lives on.
 func (r *Runner) pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return errors.Is(r.env.Wait(ctx, d), ErrTimeout)
 }
 
 // train does the local work of a round and encodes it. It returns the header to
@@ -164,7 +159,7 @@ func (w *worker) train(ctx context.Context, c Train) (*wire.Header, error) {
 		return w.trainWindow(ctx, c)
 	}
 	h := &wire.Header{Base: w.state.ID, State: t.StateDigest()}
-	began := w.r.cfg.Now()
+	began := w.r.env.Now()
 	u, err := t.Train(ctx, Job{Round: c.Plan.Round, Spans: c.Share.Spans, Batch: int(w.r.cfg.Genesis.Preset.Inner.Batch),
 		Steps: int(c.Share.Steps), LRScale: c.Plan.LRScale})
 	if err != nil {
@@ -173,7 +168,7 @@ func (w *worker) train(ctx context.Context, c Train) (*wire.Header, error) {
 	if u.Steps == 0 || ctx.Err() != nil {
 		return nil, fmt.Errorf("round %d ended before a local step", c.Plan.Round)
 	}
-	h.TrainMs = uint32(max(1, w.r.cfg.Now().Sub(began).Milliseconds()))
+	h.TrainMs = uint32(max(1, w.r.env.Now().Sub(began).Milliseconds()))
 	h.Steps, h.Loss = uint32(u.Steps), u.Loss
 	h.Spans, _ = split(c.Share.Spans, u.Used)
 	return h, w.encode(c, h, u.Delta)
@@ -294,7 +289,7 @@ func (w *worker) advance(ctx context.Context, c Apply, attested wire.Attest) (wi
 // jump takes a version from others. Residual and late work are of another
 // trajectory and are dropped.
 func (w *worker) jump(ctx context.Context, round uint64, id wire.CID) error {
-	fctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	fctx, cancel := w.r.env.Context(ctx, 2*time.Minute)
 	defer cancel()
 	s, err := w.fetchState(fctx, round, id, w.r.holders())
 	if err != nil {
@@ -362,7 +357,7 @@ func (w *worker) restoreSnapshot(ctx context.Context) error {
 	if w.r.cfg.Snapshots == nil {
 		return errors.New("no snapshots are kept")
 	}
-	sctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	sctx, cancel := w.r.env.Context(ctx, 2*time.Minute)
 	defer cancel()
 	version, id, err := w.r.cfg.Snapshots.Restore(sctx)
 	if err != nil {
@@ -415,7 +410,7 @@ func (w *worker) updates(ctx context.Context, rec, prev *wire.Record) ([][]float
 	if w.r.cfg.Genesis.Preset.Reduced() && rec.CountedPeers() > 0 {
 		return w.reducedUpdates(ctx, rec, prev)
 	}
-	fctx, cancel := context.WithTimeout(ctx, bodyDeadline)
+	fctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	return w.r.model.Updates(fctx, rec, prev, func(sender wire.PeerID) GetBlock { return w.r.getFrom(w.r.holders(sender)) })
 }

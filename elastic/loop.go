@@ -1,0 +1,176 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// Run takes part until ctx ends or the peer must stop.
+func (r *Runner) Run(ctx context.Context) error {
+	lctx, cancel := r.env.Context(ctx, Forever)
+	r.ctx = lctx
+	r.spawn(func() { r.runJobs(lctx) })
+	err := r.loop(lctx)
+	cancel()
+	r.events.close()
+	r.votes.close()
+	r.slices.close()
+	for _, c := range r.calls.close() {
+		c.done.sig.Raise()
+	}
+	for r.tasks.Load() > 0 {
+		_ = r.env.Wait(context.Background(), Forever, r.idle)
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// spawn runs f as a task that Run waits for.
+func (r *Runner) spawn(f func()) {
+	r.tasks.Add(1)
+	r.env.Go(func() {
+		defer func() {
+			if r.tasks.Add(-1) == 0 {
+				r.idle.Raise()
+			}
+		}()
+		f()
+	})
+}
+
+// runJobs is the worker: one heavy job after the other.
+func (r *Runner) runJobs(ctx context.Context) {
+	for {
+		j, err := r.jobs.get(ctx)
+		if err != nil {
+			return
+		}
+		j(ctx)
+	}
+}
+
+// loop owns the machine, the agreement and the slots.
+func (r *Runner) loop(ctx context.Context) error {
+	if len(r.mach.History()) == 0 {
+		r.queue = append(r.queue, Applied{Round: 0, Version: r.work.state.ID})
+	}
+	r.queue = append(r.queue, Tick{})
+	r.tickAt = r.env.Now().Add(pullInterval)
+	for ctx.Err() == nil {
+		took, err := r.takeIn()
+		if err != nil {
+			return err
+		}
+		if due, err := r.takeDue(); err != nil {
+			return err
+		} else if took || due {
+			continue
+		}
+		_ = r.env.Wait(ctx, r.nextDue().Sub(r.env.Now()), r.inbox)
+	}
+	return ctx.Err()
+}
+
+// takeIn handles at most one event, one vote and one call, and reports whether
+// there was any.
+func (r *Runner) takeIn() (took bool, err error) {
+	if ev, ok := r.events.take(); ok {
+		r.queue, took = append(r.queue, ev), true
+	}
+	if err := r.drain(); err != nil {
+		return took, err
+	}
+	if env, ok := r.votes.take(); ok {
+		took = true
+		if err := r.agree(AgreeEvent{Vote: &env}); err != nil {
+			return took, err
+		}
+		r.queue = append(r.queue, Tick{})
+	}
+	if c, ok := r.calls.take(); ok {
+		took = true
+		if c.taken.CompareAndSwap(false, true) {
+			c.do()
+			c.done.raise()
+		}
+	}
+	return took, r.drain()
+}
+
+// takeDue does what is due by the clock, and reports whether there was anything.
+func (r *Runner) takeDue() (due bool, err error) {
+	now := r.env.Now()
+	passed := func(t *time.Time) bool {
+		if t.IsZero() || now.Before(*t) {
+			return false
+		}
+		*t, due = time.Time{}, true
+		return true
+	}
+	if passed(&r.wakeAt) {
+		r.queue = append(r.queue, Tick{})
+	}
+	if passed(&r.alarmAt) {
+		if err := r.agree(AgreeEvent{Alarm: true}); err != nil {
+			return due, err
+		}
+	}
+	if passed(&r.tickAt) {
+		r.tickAt = now.Add(pullInterval)
+		r.overdue()
+		r.pullSome()
+	}
+	return due, r.drain()
+}
+
+// nextDue returns when takeDue has something to do.
+func (r *Runner) nextDue() time.Time {
+	at := r.tickAt
+	for _, t := range []time.Time{r.wakeAt, r.alarmAt} {
+		if !t.IsZero() && t.Before(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// drain feeds queued events to the machine and executes what it commands.
+func (r *Runner) drain() error {
+	for len(r.queue) > 0 {
+		ev := r.queue[0]
+		r.queue = r.queue[1:]
+		switch ev := ev.(type) {
+		case Applied:
+			r.version = ev.Version
+			r.trouble(ev.Err)
+		case TrainFailed:
+			r.trouble(ev.Err)
+		case Trained:
+			r.trouble(nil)
+		}
+		for _, c := range r.mach.Step(r.env.Now(), ev) {
+			if err := r.do(c); err != nil {
+				return err
+			}
+		}
+		if h, ok := ev.(Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
+			r.cache.commit(h.Env.Sender)
+			if h.Env.Sender != r.self {
+				r.endWindow()
+			}
+		}
+		if r.mach.Overdue(r.env.Now()) {
+			r.cache.expire()
+		}
+	}
+	return nil
+}
+
+// post gives an event to the loop from another task. It waits while the queue is
+// full, until ctx or the run ends.
+func (r *Runner) post(ctx context.Context, ev Event) { _ = r.events.put(ctx, Forever, ev) }
