@@ -102,7 +102,7 @@ func sameEnd(t *testing.T, ctx context.Context, ns ...*MemNode) []*wire.Record {
 		}
 	}
 	recs := ns[0].Records()
-	checkSamples(t, recs)
+	checkSampleBooks(t, recs)
 	return recs
 }
 
@@ -117,9 +117,9 @@ func firstOf(spans []wire.Span, n uint64) (out []wire.Span) {
 	return out
 }
 
-// checkSamples checks that every position is in at most one counted header, and
+// checkSampleBooks checks that every position is in at most one counted header, and
 // that all positions below the cursor were used, returned or ride.
-func checkSamples(t *testing.T, recs []*wire.Record) {
+func checkSampleBooks(t *testing.T, recs []*wire.Record) {
 	t.Helper()
 	used := map[uint64]uint64{}
 	for i, r := range recs {
