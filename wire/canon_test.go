@@ -38,7 +38,7 @@ func equalButNil(a, b reflect.Value) bool {
 			return a.Interface() == b.Interface()
 		}
 		for i := range a.NumField() {
-			if a.Type().Field(i).Name != "_" && !equalButNil(a.Field(i), b.Field(i)) {
+			if a.Type().Field(i).IsExported() && !equalButNil(a.Field(i), b.Field(i)) {
 				return false
 			}
 		}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -47,6 +48,9 @@ type Envelope struct {
 	Sender PeerID
 	Body   []byte // canonical CBOR of the noun that Kind names
 	Sig    []byte
+
+	raw  []byte // the canonical encoding, once known; whoever changes a field clears it
+	name Digest // of raw
 }
 
 type envelopeSigned struct {
@@ -75,23 +79,41 @@ func Seal(k Key, kind Kind, run RunID, round uint64, body any) Envelope {
 	}
 	e := Envelope{V: 1, Kind: kind, Run: run, Round: round, Sender: k.Peer(), Body: raw}
 	e.Sig = k.Sign(envelopeDomain, e.signed())
+	e.raw = Marshal(e)
+	e.name = Sum(e.raw)
 	return e
 }
 
 // Bytes returns the canonical encoding of e.
-func (e Envelope) Bytes() []byte { return Marshal(e) }
+// The caller must not change them.
+func (e Envelope) Bytes() []byte {
+	if e.raw != nil {
+		return e.raw
+	}
+	return Marshal(e)
+}
 
 // Digest names e: the SHA-256 of its bytes.
-func (e Envelope) Digest() Digest { return Sum(e.Bytes()) }
+func (e Envelope) Digest() Digest {
+	if e.raw != nil {
+		return e.name
+	}
+	return Sum(e.Bytes())
+}
 
 // Open decodes and checks an envelope of at most MaxMessage bytes: canonical,
-// of version 1, signed by its sender. It does not look into the body.
+// of version 1, signed by its sender. It does not look into the body, which the
+// caller must not change.
 func Open(b []byte) (Envelope, error) { return open(b, MaxMessage) }
 
 // OpenBlock is Open for an envelope that travels as a block.
 func OpenBlock(b []byte) (Envelope, error) { return open(b, MaxBlock) }
 
 func open(b []byte, limit int) (Envelope, error) {
+	name := Sum(b)
+	if e, ok := opened.get(name); ok && len(b) <= limit {
+		return e, nil
+	}
 	var e Envelope
 	if err := Unmarshal(b, &e, limit); err != nil {
 		return Envelope{}, err
@@ -102,6 +124,8 @@ func open(b []byte, limit int) (Envelope, error) {
 	if len(e.Sig) != ed25519.SignatureSize || !Verify(e.Sender, envelopeDomain, e.signed(), e.Sig) {
 		return Envelope{}, fmt.Errorf("%s of %s: %w", e.Kind, e.Sender.Short(), ErrSignature)
 	}
+	e.raw, e.name = bytes.Clone(b), name
+	opened.add(e)
 	return e, nil
 }
 

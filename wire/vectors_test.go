@@ -69,7 +69,7 @@ func meaning(v reflect.Value) any {
 	case reflect.Struct:
 		var out object
 		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.Name != "_" {
+			if f := v.Type().Field(i); f.IsExported() {
 				out = append(out, member{f.Name, meaning(v.Field(i))})
 			}
 		}
