@@ -58,8 +58,9 @@ type DataSpec struct {
 
 // openers make data sets by format.
 var openers = map[string]func(DataSpec) (Dataset, error){
-	"mnist": func(d DataSpec) (Dataset, error) { return openDigits(d) },
-	"text":  openTokens, "jsonl": openTokens,
+	"mnist": openDigits,
+	"text":  openTokens, "jsonl": openTokens, "images": openImages,
+	"wav": openSounds,
 	"sources": func(d DataSpec) (Dataset, error) {
 		c := DefaultText()
 		c.Context, c.Ext, c.Seed = max(d.Context, c.Context), d.Ext, d.Seed
