@@ -60,7 +60,9 @@ type DataSpec struct {
 var openers = map[string]func(DataSpec) (Dataset, error){
 	"mnist": openDigits,
 	"text":  openTokens, "jsonl": openTokens, "images": openImages,
-	"wav": openSounds,
+	"wav":    openSounds,
+	"csv":    openTable,
+	"series": openSeries,
 	"sources": func(d DataSpec) (Dataset, error) {
 		c := DefaultText()
 		c.Context, c.Ext, c.Seed = max(d.Context, c.Context), d.Ext, d.Seed

@@ -75,23 +75,25 @@ func (l *labelled) finish(names []string, copies int) (*labelled, error) {
 // measureScale takes mean and deviation of each channel over the training split.
 func (l *labelled) measureScale() {
 	c := l.form.Dims[len(l.form.Dims)-1]
-	sum, square := make([]float64, c), make([]float64, c)
-	n := 0.0
+	sum, square, n := make([]float64, c), make([]float64, c), make([]float64, c)
 	row := make([]float32, l.form.Size())
 	for _, i := range l.splits[SplitTrain] {
 		l.raw(i, row)
 		for j, f := range row {
+			if f != f {
+				continue
+			}
 			sum[j%c] += float64(f)
 			square[j%c] += float64(float64(f) * float64(f))
+			n[j%c]++
 		}
-		n += float64(len(row) / c)
 	}
 	l.mean, l.scale = make([]float32, c), make([]float32, c)
 	for j := range c {
-		m := sum[j] / n
+		m := sum[j] / max(1, n[j])
 		l.mean[j] = float32(m)
 		l.scale[j] = 1
-		if v := square[j]/n - float64(m*m); v > 1e-12 {
+		if v := square[j]/max(1, n[j]) - float64(m*m); v > 1e-12 {
 			l.scale[j] = float32(1 / math.Sqrt(v))
 		}
 	}
@@ -126,6 +128,9 @@ func (l *labelled) Batch(split string, idx []int, dst *Batch) error {
 		x := dst.Float[k*n:][:n]
 		l.raw(i, x)
 		for j := range x {
+			if x[j] != x[j] {
+				x[j] = l.mean[j%c]
+			}
 			x[j] = float32((x[j] - l.mean[j%c]) * l.scale[j%c])
 		}
 		if l.augment != nil && len(dst.Keys) > k {
