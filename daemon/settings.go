@@ -15,12 +15,15 @@ import (
 
 // DecodeConfig reads a TOML file over c. An unknown key is an error that names
 // the line and the key that was probably meant.
-func DecodeConfig(path string, b []byte, c *Config) error {
+func DecodeConfig(path string, b []byte, c *Config) error { return DecodeFile(path, b, c) }
+
+// DecodeFile does the same for any pointer to a struct with toml tags.
+func DecodeFile(path string, b []byte, dst any) error {
 	if bytes.HasPrefix(b, []byte("\xef\xbb\xbf")) {
 		return Fail(ExitConfig, nil, "%s:1: the file starts with a byte order mark; save it without", path)
 	}
 	dec := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
-	err := dec.Decode(c)
+	err := dec.Decode(dst)
 	var strict *toml.StrictMissingError
 	var at *toml.DecodeError
 	switch {
@@ -30,7 +33,7 @@ func DecodeConfig(path string, b []byte, c *Config) error {
 		e := strict.Errors[0]
 		line, _ := e.Position()
 		key := strings.Join(e.Key(), ".")
-		return Fail(ExitConfig, nil, "%s:%d: unknown key %q; did you mean %q?", path, line, key, guess(key))
+		return Fail(ExitConfig, nil, "%s:%d: unknown key %q; did you mean %q?", path, line, key, guess(key, keysOf(reflect.TypeOf(dst).Elem(), "")))
 	case errors.As(err, &at):
 		line, col := at.Position()
 		return Fail(ExitConfig, nil, "%s:%d:%d: %s", path, line, col, at.Error())
@@ -65,7 +68,7 @@ func ApplyEnv(c *Config, environ []string) error {
 func setKey(c *Config, key, value string) error {
 	f, ok := fieldOf(reflect.ValueOf(c).Elem(), key)
 	if !ok {
-		return fmt.Errorf("unknown key; did you mean %s%s?", envPrefix, strings.ToUpper(strings.ReplaceAll(guess(key), ".", "__")))
+		return fmt.Errorf("unknown key; did you mean %s%s?", envPrefix, strings.ToUpper(strings.ReplaceAll(guess(key, ConfigKeys()), ".", "__")))
 	}
 	switch f.Kind() {
 	case reflect.String:
@@ -125,6 +128,8 @@ func keysOf(t reflect.Type, prefix string) []string {
 		f := t.Field(i)
 		name := f.Tag.Get("toml")
 		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			out = append(out, keysOf(f.Type, prefix)...)
 		case name == "" || name == "-":
 		case f.Type.Kind() == reflect.Struct:
 			out = append(out, keysOf(f.Type, prefix+name+".")...)
@@ -137,10 +142,10 @@ func keysOf(t reflect.Type, prefix string) []string {
 
 // guess returns the key nearest to what was typed: its last part decides if it
 // stands in another table.
-func guess(typed string) string {
+func guess(typed string, keys []string) string {
 	best, least := "", 1<<30
 	last := typed[strings.LastIndex(typed, ".")+1:]
-	for _, k := range ConfigKeys() {
+	for _, k := range keys {
 		d := min(levenshtein.ComputeDistance(typed, k), 1+levenshtein.ComputeDistance(last, k[strings.LastIndex(k, ".")+1:]))
 		if d < least {
 			best, least = k, d

@@ -409,7 +409,7 @@ func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *e
 		return err
 	}
 	v.Loss, v.StartLoss, v.Samples = after.Loss, before.Loss, after.Samples
-	if data.Kind() == "image" {
+	if data.Form().Kind == "image" {
 		v.Accuracy = &after.Accuracy
 	}
 	return nil

@@ -142,9 +142,12 @@ func (c *compiler) forward(i int) {
 	c.plan.Steps = append(c.plan.Steps, s)
 }
 
+// lossOp is an op that writes the plan's loss, a sum over rows.
+type lossOp interface{ lossRows() int }
+
 func rowsOf(o op) int {
-	if ce, ok := o.(*crossEntropy); ok {
-		return ce.n
+	if l, ok := o.(lossOp); ok {
+		return l.lossRows()
 	}
 	return 0
 }

@@ -26,6 +26,7 @@ func (g *Graph) CrossEntropy(logits, labels V) V {
 
 func (o *crossEntropy) name() string        { return "crossentropy" }
 func (o *crossEntropy) reads() (uint, uint) { return 3, 0 }
+func (o *crossEntropy) lossRows() int       { return o.n }
 
 // forward leaves the work to backward where one follows.
 func (o *crossEntropy) forward(k kernels, c *call) {

@@ -116,14 +116,13 @@ func addNet(n, c int) net {
 }
 
 func nets() []net {
-	return []net{
+	return append(modelNets(),
 		linearNet(5, 3, 7, 4, Relu), linearNet(70, 33, 50, 10, Gelu), linearNet(1, 1, 1, 2, None),
 		linearNet(19, 400, 17, 11, Relu), linearNet(400, 9, 7, 10, None), linearNet(17, 800, 7, 3, Relu),
 		convNet(2, 8, 8, 1, 5, 3, 1, 1, None), convNet(3, 9, 7, 3, 8, 3, 2, 1, Relu), convNet(2, 12, 10, 2, 17, 5, 1, 0, None),
 		convNet(2, 6, 8, 32, 32, 3, 1, 1, None), convNet(5, 13, 13, 4, 16, 3, 2, 0, Relu),
 		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 64, 2, 8, 40, 1), gptNet(2, 70, 1, 33, 40, 1), gptNet(1, 130, 2, 8, 20, 1),
-		addNet(6, 37),
-	}
+		addNet(6, 37))
 }
 
 // run makes two accumulated steps and two updates, and returns all that came out.

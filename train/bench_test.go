@@ -16,8 +16,12 @@ type noise struct {
 }
 
 func (n noise) Name() string { return "noise" }
-func (n noise) Kind() string { return n.kind }
-func (n noise) Terms() int   { return n.terms }
+func (n noise) Form() Form {
+	if n.kind == "image" {
+		return Form{Kind: "image", Dims: []int{Side, Side, 1}, Classes: 10, Terms: n.terms}
+	}
+	return Form{Kind: "text", Dims: []int{n.terms}, Classes: byteVocabulary, Terms: n.terms}
+}
 func (n noise) Len(split string) int {
 	if split != SplitTrain && split != SplitTest {
 		return 0

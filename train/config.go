@@ -3,8 +3,10 @@ package train
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/tensorops/num"
 )
 
 // Config of a Trainer.
@@ -36,6 +38,46 @@ type Inner struct {
 	WeightDecay  float32 // of matrices; >= 0
 	Clip         float32 // bound of the mean gradient's norm; 0 is none
 	Batch        int     // samples of a step, 1 to 65,536
+	Accumulate   int     // batches of a step whose gradients are added, 0 (as 1) to 1,024
+	Schedule     Schedule
+}
+
+// Schedule is how the learning rate changes with the updates. The zero Schedule
+// is constant after a warm-up of 30 updates (adamw) or none (sgd).
+type Schedule struct {
+	Decay  string  // empty or constant, linear, cosine
+	Warmup uint64  // updates over which the rate rises from 0
+	Total  uint64  // updates at whose end the rate has fallen to Floor times its peak
+	Floor  float64 // in [0, 1]
+}
+
+// Validate checks s.
+func (s Schedule) Validate() error {
+	switch {
+	case !slices.Contains([]string{"", "constant", "linear", "cosine"}, s.Decay):
+		return fmt.Errorf("schedule decay %q, want constant, linear or cosine", s.Decay)
+	case !(s.Floor >= 0 && s.Floor <= 1):
+		return fmt.Errorf("schedule floor %v, want 0 to 1", s.Floor)
+	case (s.Decay == "linear" || s.Decay == "cosine") && s.Total <= s.Warmup:
+		return fmt.Errorf("schedule of %d updates with a warm-up of %d", s.Total, s.Warmup)
+	}
+	return nil
+}
+
+// factor of the peak rate at update number step, from 1: float64 without fusing,
+// rounded once.
+func (s Schedule) factor(step uint64) float32 {
+	if step < s.Warmup {
+		return float32(float64(step) / float64(s.Warmup))
+	}
+	switch s.Decay {
+	case "cosine":
+		return num.Cosine(step-s.Warmup, s.Total-s.Warmup, s.Floor)
+	case "linear":
+		left := 1 - float64(min(step, s.Total)-s.Warmup)/float64(s.Total-s.Warmup)
+		return float32(s.Floor + float64((1-s.Floor)*left))
+	}
+	return 1
 }
 
 const maxBatch = 1 << 16
@@ -49,11 +91,8 @@ func (c Config) Validate() error {
 	if c.Data == nil {
 		return errors.New("train without data")
 	}
-	if m.Kind() != c.Data.Kind() {
-		return fmt.Errorf("model %s reads %s, data set %s is %s", c.Model, m.Kind(), c.Data.Name(), c.Data.Kind())
-	}
-	if g, ok := m.(gpt); ok && g.context != c.Data.Terms() {
-		return fmt.Errorf("model gpt has context %d, samples of %s have %d", g.context, c.Data.Name(), c.Data.Terms())
+	if err := fits(m.Form(), c.Data.Form()); err != nil {
+		return fmt.Errorf("model %s does not fit data set %s: %w", c.Model, c.Data.Name(), err)
 	}
 	if c.Data.Len(SplitTrain) == 0 {
 		return fmt.Errorf("data set %s has no samples to train on", c.Data.Name())
@@ -80,8 +119,10 @@ func (i Inner) Validate() error {
 		return fmt.Errorf("inner weight decay %v, clip %v, want 0 to 10 and 0 to 1e6", i.WeightDecay, i.Clip)
 	case i.Batch < 1 || i.Batch > maxBatch:
 		return fmt.Errorf("inner batch %d, want 1 to %d", i.Batch, maxBatch)
+	case i.Accumulate < 0 || i.Accumulate > 1024:
+		return fmt.Errorf("inner accumulation of %d batches, want 0 to 1024", i.Accumulate)
 	}
-	return nil
+	return i.Schedule.Validate()
 }
 
 // warmup is the number of adamw updates, from zero moments on, over which the rate
@@ -94,6 +135,9 @@ func (i Inner) rate(step uint64, scale float32) float32 {
 	lr := i.LR
 	if scale != 0 {
 		lr = float32(lr * scale)
+	}
+	if i.Schedule != (Schedule{}) {
+		return float32(lr * i.Schedule.factor(step))
 	}
 	if i.Optimizer == "adamw" && step < warmup {
 		lr = float32(lr * (float32(step) / warmup))

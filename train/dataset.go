@@ -16,26 +16,44 @@ const (
 	SplitTest  = "test"
 )
 
-// Batch receives samples: Float [n, Width] for images, Int [n, Width] for text,
-// and Labels, one for an image, Width for text.
+// Batch receives samples; which slices a data set fills is said by its Form.
 type Batch struct {
-	Float  []float32
-	Int    []int32
-	Labels []int32
+	Float   []float32 // [n, Dims...]
+	Int     []int32   // [n, Dims[0]]: text
+	Labels  []int32   // [n, Terms], of data with classes
+	Targets []float32 // [n, Terms], of data without; NaN leaves a term out
+	// Keys are one random number a sample that depends on seed and position only.
+	// They choose how a sample is changed (cropped, turned, masked); without them
+	// samples are given as they are.
+	Keys []uint64
+}
+
+// Form says what the samples of a data set look like.
+type Form struct {
+	Kind    string // image [H,W,C], text [context], table [columns], series [T,C]
+	Dims    []int  // of one sample's input
+	Classes int    // of each label, the vocabulary of text; 0: targets are values
+	Terms   int    // labels or targets of one sample
+}
+
+// Size returns the input elements of one sample.
+func (f Form) Size() int {
+	n := 1
+	for _, d := range f.Dims {
+		n *= d
+	}
+	return n
 }
 
 // Dataset is numbered samples in splits. Its methods may be called concurrently.
 type Dataset interface {
 	Name() string
-	// Kind is image (28x28 digits) or text (windows of bytes).
-	Kind() string
+	Form() Form
 	// Len returns the samples of a split, 0 for one that does not exist.
 	Len(split string) int
 	// Batch writes samples idx to the start of dst's slices, which the caller
-	// sized by Terms and by its model.
+	// sized by Form.
 	Batch(split string, idx []int, dst *Batch) error
-	// Terms returns the labels of one sample.
-	Terms() int
 	// Digest names all samples of all splits.
 	Digest() (wire.Digest, error)
 }

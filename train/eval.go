@@ -2,73 +2,106 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 
 	ops "github.com/apiary-net/hived/tensorops"
 )
 
 // Score is how a version does on a split.
 type Score struct {
-	Loss     float64 // mean, nats
+	Loss     float64 // mean, nats; of forecasts the training loss
 	Accuracy float64 // share of labels that have the highest score
+	RMSE     float64 // of forecast means, in the data set's scaled units
 	Samples  int
 }
 
-// Eval scores params and buffers on a split: on all samples (max 0 or enough), or
-// on max samples evenly spread. Neither the loaded version nor the optimizer's state changes.
-func (t *Trainer) Eval(ctx context.Context, params, buffers []float32, split string, max int) (Score, error) {
+// Eval scores params and buffers on a split: on all samples (most 0 or enough), or
+// on most samples evenly spread. Neither the loaded version nor the optimizer's
+// state changes.
+func (t *Trainer) Eval(ctx context.Context, params, buffers []float32, split string, most int) (Score, error) {
+	s, total, right, square, terms := Score{}, 0.0, 0, 0.0, 0
+	err := t.infer(ctx, params, buffers, split, most, func(b *bench, loss float64, out []float32) {
+		total += loss
+		s.Samples += len(b.idx)
+		if b.data.Labels != nil {
+			r, k := rightOf(out, b.data.Labels)
+			right, terms = right+r, terms+k
+			return
+		}
+		w := len(out) / len(b.data.Targets)
+		for i, y := range b.data.Targets {
+			if e := float64(out[i*w] - y); e == e {
+				square += e * e
+				terms++
+			}
+		}
+	})
+	if err != nil {
+		return Score{}, fmt.Errorf("evaluate: %w", err)
+	}
+	if terms == 0 {
+		return Score{}, fmt.Errorf("evaluate split %q: no sample has a target", split)
+	}
+	s.Loss, s.Accuracy, s.RMSE = total/float64(terms), float64(right)/float64(terms), math.Sqrt(square/float64(terms))
+	return s, nil
+}
+
+// Predict returns the model's output for every sample of a split, in order: for
+// each term its class scores, or a mean and its quantiles.
+func (t *Trainer) Predict(ctx context.Context, params, buffers []float32, split string) ([]float32, error) {
+	var all []float32
+	err := t.infer(ctx, params, buffers, split, 0, func(b *bench, _ float64, out []float32) {
+		all = append(all, out[:len(out)/b.batch*len(b.idx)]...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	return all, nil
+}
+
+// infer runs the model forward over a split and hands each batch to visit.
+func (t *Trainer) infer(ctx context.Context, params, buffers []float32, split string, most int, visit func(b *bench, loss float64, out []float32)) error {
 	all := t.cfg.Data.Len(split)
 	n := all
-	if max > 0 && max < n {
-		n = max
+	if most > 0 && most < n {
+		n = most
 	}
 	if n == 0 {
-		return Score{}, fmt.Errorf("evaluate split %q: it has no samples", split)
+		return fmt.Errorf("split %q has no samples", split)
 	}
 	if t.eval == nil {
 		batch := 256
-		if t.model.Kind() == "text" {
+		if f := t.cfg.Data.Form(); f.Kind == "text" || f.Size() > 1<<12 {
 			batch = 16
 		}
 		b, err := t.open(batch, true)
 		if err != nil {
-			return Score{}, fmt.Errorf("evaluate: %w", err)
+			return err
 		}
 		t.eval = b
 	}
 	b := t.eval
-	if err := b.sess.Write(ops.Params, params); err != nil {
-		return Score{}, fmt.Errorf("evaluate: %w", err)
+	if err := errors.Join(b.sess.Write(ops.Params, params), b.sess.Write(ops.Buffers, buffers)); err != nil {
+		return err
 	}
-	if err := b.sess.Write(ops.Buffers, buffers); err != nil {
-		return Score{}, fmt.Errorf("evaluate: %w", err)
-	}
-	logits := make([]float32, len(b.data.Labels)*t.classes())
-	total, right, terms := 0.0, 0, 0
+	out := make([]float32, b.out.Size())
 	for lo := 0; lo < n; lo += b.batch {
 		b.idx = b.idx[:0]
 		for i := lo; i < min(n, lo+b.batch); i++ {
 			b.idx = append(b.idx, i*all/n)
 		}
 		loss, err := b.step(ctx, t.cfg.Data, split)
+		if err == nil {
+			err = b.sess.Output(0, out)
+		}
 		if err != nil {
-			return Score{}, fmt.Errorf("evaluate: %w", err)
+			return err
 		}
-		if err := b.sess.Output(0, logits); err != nil {
-			return Score{}, fmt.Errorf("evaluate: %w", err)
-		}
-		total += loss
-		r, k := rightOf(logits, b.data.Labels)
-		right, terms = right+r, terms+k
+		visit(b, loss, out)
 	}
-	return Score{Loss: total / float64(terms), Accuracy: float64(right) / float64(terms), Samples: n}, nil
-}
-
-func (t *Trainer) classes() int {
-	if t.model.Kind() == "text" {
-		return byteVocabulary
-	}
-	return 10
+	return nil
 }
 
 // rightOf counts labels whose class scores highest, and labels.

@@ -157,9 +157,11 @@ var goMNIST = sync.OnceValue(func() string {
 })
 
 func (m *mnist) Name() string         { return "mnist" }
-func (m *mnist) Kind() string         { return "image" }
 func (m *mnist) Len(split string) int { return len(m.labels[split]) }
-func (m *mnist) Terms() int           { return 1 }
+
+func (m *mnist) Form() Form {
+	return Form{Kind: "image", Dims: []int{Side, Side, 1}, Classes: 10, Terms: 1}
+}
 
 // Batch writes pixels as (p/255 - 0.1307)/0.3081, the usual mean and deviation.
 func (m *mnist) Batch(split string, idx []int, dst *Batch) error {
@@ -183,12 +185,17 @@ var shade = func() (s [256]float32) {
 	return s
 }()
 
+// sample is the digest of a sample: its pixels and its label.
+func (m *mnist) sample(split string, i int) wire.Digest {
+	return wire.Sum(append(bytes.Clone(m.images[split][i*pixels:][:pixels]), m.labels[split][i]))
+}
+
 // root: a sample's bytes are its pixels and its label.
 func (m *mnist) root() wire.Digest {
 	var leaves []wire.Digest
 	for _, split := range []string{SplitTrain, SplitTest} {
-		for i, l := range m.labels[split] {
-			leaves = append(leaves, wire.Sum(append(bytes.Clone(m.images[split][i*pixels:][:pixels]), l)))
+		for i := range m.labels[split] {
+			leaves = append(leaves, m.sample(split, i))
 		}
 	}
 	return wire.MerkleRoot(leaves)

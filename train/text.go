@@ -169,9 +169,11 @@ func goRoot() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-func (t *text) Name() string         { return "text" }
-func (t *text) Kind() string         { return "text" }
-func (t *text) Terms() int           { return t.c.Context }
+func (t *text) Name() string { return "text" }
+func (t *text) Form() Form {
+	return Form{Kind: "text", Dims: []int{t.c.Context}, Classes: byteVocabulary, Terms: t.c.Context}
+}
+
 func (t *text) Len(split string) int { return max(0, len(t.splits[split])-1) / t.c.Context }
 
 func (t *text) window(split string, i int) []byte {

@@ -299,7 +299,7 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*Config){
-		"unknown model":     func(c *Config) { c.Model = "mlp" },
+		"unknown model":     func(c *Config) { c.Model = "lstm" },
 		"unknown argument":  func(c *Config) { c.Args = map[string]int64{"width": 3} },
 		"heads":             func(c *Config) { c.Args = map[string]int64{"dim": 10, "heads": 3} },
 		"too deep":          func(c *Config) { c.Args = map[string]int64{"layers": 100} },

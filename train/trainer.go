@@ -2,12 +2,11 @@ package train
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	ops "github.com/apiary-net/hived/tensorops"
@@ -42,17 +41,20 @@ type Trainer struct {
 	eval  *bench // nil until the first Eval
 	steps uint64 // optimizer updates since the last Reset
 
-	base, theta, delta, buffers []float32
+	base, theta, delta []float32
+	buffers, reached   []float32 // of the base; as the last call left them
 }
 
 // bench is a compiled model with its session and batch.
 type bench struct {
 	batch int
 	plan  *ops.Plan
+	out   ops.Shape // of the model's output
 	sess  ops.Session
 	data  Batch
 	in    ops.Batch
 	idx   []int
+	keys  []int32 // the plan's input of keys, nil where it has none
 }
 
 // New compiles the model. The trainer starts at Init's values.
@@ -75,7 +77,7 @@ func New(cfg Config) (*Trainer, error) {
 		return nil, fmt.Errorf("new trainer: %w", err)
 	}
 	t.base, t.buffers = t.Init()
-	t.theta, t.delta = make([]float32, len(t.base)), make([]float32, len(t.base))
+	t.theta, t.delta, t.reached = slices.Clone(t.base), make([]float32, len(t.base)), slices.Clone(t.buffers)
 	return t, nil
 }
 
@@ -95,17 +97,37 @@ func (t *Trainer) open(batch int, inference bool) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{batch: batch, plan: p, sess: s, idx: make([]int, 0, batch)}
-	b.data.Labels = make([]int32, batch*t.cfg.Data.Terms())
-	if t.model.Kind() == "text" {
-		b.data.Int = make([]int32, batch*t.cfg.Data.Terms())
+	b := &bench{batch: batch, plan: p, out: out.Shape, sess: s, idx: make([]int, 0, batch)}
+	b.bind(t.cfg.Data.Form())
+	return b, nil
+}
+
+// bind makes the batch that the plan's inputs are read from.
+func (b *bench) bind(f Form) {
+	if f.Kind == "text" {
+		b.data.Int = make([]int32, b.batch*f.Size())
 		b.in.Int = [][]int32{b.data.Int}
 	} else {
-		b.data.Float = make([]float32, p.Inputs[0].Shape.Size())
+		b.data.Float = make([]float32, b.batch*f.Size())
 		b.in.Float = [][]float32{b.data.Float}
 	}
-	b.in.Int = append(b.in.Int, b.data.Labels)
-	return b, nil
+	if f.Classes > 0 {
+		b.data.Labels = make([]int32, b.batch*f.Terms)
+		b.in.Int = append(b.in.Int, b.data.Labels)
+	} else {
+		b.data.Targets = make([]float32, b.batch*f.Terms)
+		b.in.Float = append(b.in.Float, b.data.Targets)
+	}
+	ints := 0
+	for _, v := range b.plan.Inputs {
+		if v.Type == ops.I32 {
+			ints++
+		}
+	}
+	if ints > len(b.in.Int) {
+		b.keys = make([]int32, b.batch)
+		b.in.Int = append(b.in.Int, b.keys)
+	}
 }
 
 // step runs the plan on samples idx, at most batch many, and returns the summed
@@ -117,12 +139,24 @@ func (b *bench) step(ctx context.Context, d Dataset, split string) (float64, err
 		for i := range b.data.Labels {
 			b.data.Labels[i] = -1
 		}
+		for i := range b.data.Targets {
+			b.data.Targets[i] = notANumber
+		}
+	}
+	clear(b.keys)
+	for i := range min(len(b.keys), len(b.data.Keys)) {
+		b.keys[i] = int32(b.data.Keys[i])
 	}
 	if err := d.Batch(split, b.idx, &b.data); err != nil {
 		return 0, err
 	}
 	return b.sess.Step(ctx, b.in)
 }
+
+var notANumber = float32(math.NaN())
+
+// Peak returns the bytes that a training step takes, known before the first.
+func (t *Trainer) Peak() int64 { return t.work.plan.Peak }
 
 // Schema returns the tensors of the state in name order.
 func (t *Trainer) Schema() wire.Schema {
@@ -178,16 +212,20 @@ func (c *cursor) next() (uint64, bool) {
 	return 0, false
 }
 
+// keyStream sets the samples' keys apart from the order of samples.
+const keyStream = 0x6B657973
+
 // deal fills b.idx with the samples of the next positions.
 func (t *Trainer) deal(b *bench, c *cursor) int {
 	n := uint64(t.cfg.Data.Len(SplitTrain))
-	b.idx = b.idx[:0]
+	b.idx, b.data.Keys = b.idx[:0], b.data.Keys[:0]
 	for len(b.idx) < b.batch {
 		p, ok := c.next()
 		if !ok {
 			break
 		}
 		b.idx = append(b.idx, int(Permute(t.cfg.Seed, p/n, n, p%n)))
+		b.data.Keys = append(b.data.Keys, mix(mix(t.cfg.Seed+keyStream)+p))
 	}
 	return len(b.idx)
 }
@@ -205,22 +243,16 @@ func (t *Trainer) Train(ctx context.Context, job Job) (Update, error) {
 	runtime.LockOSThread() // processor time is counted by thread
 	defer runtime.UnlockOSThread()
 	cpu := threadTime() + ops.WorkerTime()
-	u := Update{Delta: t.delta, Buffers: t.buffers}
-	total, terms := 0.0, t.cfg.Data.Terms()
+	u := Update{Delta: t.delta, Buffers: t.reached}
+	total, terms := 0.0, t.cfg.Data.Form().Terms
 	for (job.MaxSteps == 0 || u.Steps < job.MaxSteps) && ctx.Err() == nil {
-		n := t.deal(t.work, c)
-		if n == 0 {
-			break
-		}
-		t.work.sess.ZeroGrads()
-		loss, err := t.work.step(context.WithoutCancel(ctx), t.cfg.Data, SplitTrain)
-		if err == nil {
-			err = t.work.sess.Update(t.cfg.Inner.optimizer(), ops.UpdateArgs{LR: t.cfg.Inner.rate(t.steps+1, job.LRScale), Scale: 1 / float64(n*terms), Step: t.steps + 1})
-		}
+		n, loss, err := t.step(context.WithoutCancel(ctx), c, job.LRScale)
 		if err != nil {
 			return Update{}, fmt.Errorf("train round %d, step %d: %w", job.Round, u.Steps, err)
 		}
-		t.steps++
+		if n == 0 {
+			break
+		}
 		u.Steps++
 		u.Used += uint64(n)
 		total += loss
@@ -228,7 +260,7 @@ func (t *Trainer) Train(ctx context.Context, job Job) (Update, error) {
 	if u.Used > 0 {
 		u.Loss = float32(total / float64(u.Used*uint64(terms)))
 	}
-	if err := t.work.sess.Read(ops.Params, t.theta); err != nil {
+	if err := errors.Join(t.work.sess.Read(ops.Params, t.theta), t.work.sess.Read(ops.Buffers, t.reached)); err != nil {
 		return Update{}, fmt.Errorf("train round %d: %w", job.Round, err)
 	}
 	for i, b := range t.base {
@@ -236,6 +268,32 @@ func (t *Trainer) Train(ctx context.Context, job Job) (Update, error) {
 	}
 	u.CPU = threadTime() + ops.WorkerTime() - cpu
 	return u, nil
+}
+
+// step makes one optimizer step over Accumulate batches of the next samples and
+// returns how many they were, 0 at the end of the spans, and their summed loss.
+func (t *Trainer) step(ctx context.Context, c *cursor, scale float32) (used int, total float64, err error) {
+	t.work.sess.ZeroGrads()
+	for range max(1, t.cfg.Inner.Accumulate) {
+		n := t.deal(t.work, c)
+		if n == 0 {
+			break
+		}
+		loss, err := t.work.step(ctx, t.cfg.Data, SplitTrain)
+		if err != nil {
+			return 0, 0, err
+		}
+		used, total = used+n, total+loss
+	}
+	if used == 0 {
+		return 0, 0, nil
+	}
+	if !(math.Abs(total) <= math.MaxFloat64) {
+		return 0, 0, fmt.Errorf("the loss is not finite (%v): lower the learning rate or clip the gradient", total)
+	}
+	terms := t.cfg.Data.Form().Terms
+	t.steps++
+	return used, total, t.work.sess.Update(t.cfg.Inner.optimizer(), ops.UpdateArgs{LR: t.cfg.Inner.rate(t.steps, scale), Scale: 1 / float64(used*terms), Step: t.steps})
 }
 
 // prepare puts the base into the session, for the job's batch size.
@@ -291,7 +349,7 @@ func (t *Trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32
 			return 0, fmt.Errorf("compute gradient: %w", err)
 		}
 		total += loss
-		terms += n * t.cfg.Data.Terms()
+		terms += n * t.cfg.Data.Form().Terms
 	}
 	if terms == 0 {
 		return 0, errors.New("compute gradient over no samples")
@@ -304,39 +362,6 @@ func (t *Trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32
 		dst[i] = float32(float64(g) / w)
 	}
 	return float32(total / w), nil
-}
-
-// StateDigest names the inner optimizer's state: the number of updates and both
-// moments.
-func (t *Trainer) StateDigest() wire.Digest {
-	h := sha256.New()
-	buf := binary.LittleEndian.AppendUint64(nil, t.steps)
-	h.Write(buf)
-	x := make([]float32, len(t.base))
-	for _, v := range []ops.Vector{ops.M1, ops.M2} {
-		if err := t.work.sess.Read(v, x); err != nil {
-			panic(err) // lengths are the plan's
-		}
-		for lo := 0; lo < len(x); lo += 4096 {
-			buf = buf[:0]
-			for _, f := range x[lo:min(lo+4096, len(x))] {
-				buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(f))
-			}
-			h.Write(buf)
-		}
-	}
-	return wire.Digest(h.Sum(nil))
-}
-
-// Reset sets the optimizer's state to that of a new trainer.
-func (t *Trainer) Reset() {
-	t.steps = 0
-	x := make([]float32, len(t.base))
-	for _, v := range []ops.Vector{ops.M1, ops.M2} {
-		if err := t.work.sess.Write(v, x); err != nil {
-			panic(err) // lengths are the plan's
-		}
-	}
 }
 
 // Close frees the sessions.

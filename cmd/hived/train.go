@@ -1,91 +1,253 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/train"
-	"github.com/apiary-net/hived/wire"
 )
 
 // trainReport is what `hived train --json` prints.
 type trainReport struct {
-	Schema   string   `json:"schema"` // hived.train/v1
-	Task     string   `json:"task"`
-	Model    string   `json:"model"`
-	Steps    int      `json:"steps"`
-	Loss     float64  `json:"loss"` // on the evaluated split
-	Accuracy *float64 `json:"accuracy,omitempty"`
-	Split    string   `json:"split"`
-	Seconds  float64  `json:"seconds"`
+	Schema   string             `json:"schema"` // hived.train/v1
+	Name     string             `json:"name"`
+	Model    string             `json:"model"`
+	Steps    uint64             `json:"steps"`
+	Resumed  uint64             `json:"resumed"` // step that this start went on from
+	Split    string             `json:"split"`
+	Samples  int                `json:"samples"`
+	Loss     float64            `json:"loss"` // on the split
+	Accuracy *float64           `json:"accuracy,omitempty"`
+	Measures map[string]float64 `json:"measures,omitempty"` // of forecasts
+	CPU      float64            `json:"cpu_seconds"`
+	Seconds  float64            `json:"seconds"`
+	Dir      string             `json:"dir,omitempty"`
+}
+
+// trainFlags are those of `hived train`.
+type trainFlags struct {
+	task, out, split string
+	set              []string
+	steps            uint64
+	seed             uint64
+	threads          int
+	fresh            bool
 }
 
 func (a *app) trainCmd() *cobra.Command {
-	var task, split string
-	var steps, threads int
-	var seed uint64
-	cmd := &cobra.Command{Use: "train", Short: "Train on this machine alone, without a swarm", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			data, err := train.Open(task, os.Getenv("HIVED_DATA"))
+	var f trainFlags
+	cmd := &cobra.Command{Use: "train [FILE]", Short: "Train on this machine alone, without a swarm", Args: cobra.MaximumNArgs(1),
+		Long: `Trains what the run file FILE describes (see docs/train.md), or a built-in task.
+Curve, checkpoints and the model go to the run's folder. A training that was
+interrupted, by Ctrl-C or by kill -9, goes on when the same command is typed
+again, and ends with the same bits.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			r, base, err := f.load(c, args)
 			if err != nil {
-				return daemon.Fail(daemon.ExitFailed, err, "open data %q", task)
+				return err
 			}
-			cfg := train.Default(task)
-			cfg.Data, cfg.Seed, cfg.Threads = data, seed, threads
-			t, err := train.New(cfg)
-			if err != nil {
-				return daemon.Fail(daemon.ExitFailed, err, "build model")
-			}
-			defer t.Close()
-			return a.trainLoop(c, t, cfg, trainReport{Schema: "hived.train/v1", Task: task, Model: cfg.Model, Steps: steps, Split: split})
+			return a.train(c, r, base, f)
 		}}
-	f := cmd.Flags()
-	f.StringVar(&task, "task", "mnist", "mnist or text")
-	f.StringVar(&split, "eval", "test", "split that is evaluated at the end: validation or test")
-	f.IntVar(&steps, "steps", 1000, "optimizer steps")
-	f.IntVar(&threads, "threads", 0, "threads; 0: one per core")
-	f.Uint64Var(&seed, "seed", 1, "seed of start weights and of the order of samples")
+	fl := cmd.Flags()
+	fl.StringVar(&f.task, "task", "mnist", "without FILE: mnist or text")
+	fl.StringVar(&f.split, "eval", "", "split that is evaluated at the end (default: the file's)")
+	fl.StringVarP(&f.out, "out", "o", "", "folder of the training (default: the file's, or its name)")
+	fl.StringArrayVar(&f.set, "set", nil, "KEY=VALUE: change a key of the file, as data.fold=2")
+	fl.Uint64Var(&f.steps, "steps", 0, "optimizer steps (default: the file's)")
+	fl.IntVar(&f.threads, "threads", 0, "threads; 0: one per core")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of start weights and of the order of samples (default: the file's)")
+	fl.BoolVar(&f.fresh, "fresh", false, "delete the folder's checkpoint and start anew")
 	return cmd
 }
 
-// trainSlice is how many steps lie between two lines.
-const trainSlice = 100
-
-func (a *app) trainLoop(c *cobra.Command, t *train.Trainer, cfg train.Config, r trainReport) error {
-	params, buffers := t.Init()
-	began := time.Now()
-	at := uint64(0)
-	for done := 0; done < r.Steps; {
-		n := min(trainSlice, r.Steps-done)
-		if err := t.Load(c.Context(), params, buffers); err != nil {
-			return err
-		}
-		hi := at + uint64(n*cfg.Inner.Batch)
-		u, err := t.Train(c.Context(), train.Job{Spans: []wire.Span{{Lo: at, Hi: hi}}, MaxSteps: n, LRScale: 1 - 0.9*float32(done)/float32(r.Steps)})
+// load reads the run file and puts the flags on top.
+func (f trainFlags) load(c *cobra.Command, args []string) (r train.RunFile, base string, err error) {
+	if len(args) == 1 {
+		b, err := os.ReadFile(args[0])
 		if err != nil {
-			return err
+			return r, "", daemon.Fail(daemon.ExitConfig, err, "read run file")
 		}
-		for i, d := range u.Delta {
-			params[i] -= d
+		if err := daemon.DecodeFile(args[0], b, &r); err != nil {
+			return r, "", err
 		}
-		at, done = hi, done+n
-		fmt.Fprintf(c.ErrOrStderr(), "step %-6d loss %.4f  %.1f s\n", done, u.Loss, time.Since(began).Seconds())
+		base = filepath.Dir(args[0])
+		if r.Name == "" {
+			r.Name = strings.TrimSuffix(filepath.Base(args[0]), ".toml")
+		}
+	} else {
+		var ok bool
+		if r, ok = train.TaskFile(f.task); !ok {
+			return r, "", daemon.Fail(daemon.ExitUsage, nil, "task %q, want mnist or text, or name a run file", f.task)
+		}
+		r.Data.Path = os.Getenv("HIVED_DATA")
 	}
-	s, err := t.Eval(c.Context(), params, buffers, r.Split, 10_000)
+	for _, kv := range f.set {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok {
+			return r, "", daemon.Fail(daemon.ExitUsage, nil, "--set %q, want KEY=VALUE", kv)
+		}
+		if err := daemon.DecodeFile("--set "+k, []byte(k+" = "+tomlValue(v)), &r); err != nil {
+			return r, "", err
+		}
+	}
+	if c.Flags().Changed("steps") {
+		r.Steps, r.Epochs = f.steps, 0
+	}
+	if f.seed > 0 {
+		r.Seed = f.seed
+	}
+	if f.split != "" {
+		r.Eval.Final = f.split
+	}
+	if f.out != "" {
+		r.Output.Dir = f.out
+	} else if r.Output.Dir == "" && len(args) == 1 {
+		r.Output.Dir = filepath.Join(base, r.Name+".run")
+	}
+	if c.Flags().Changed("threads") || r.Threads == 0 {
+		r.Threads = f.threads
+	}
+	return r, base, nil
+}
+
+// tomlValue quotes what is neither number, truth value, list nor string.
+func tomlValue(v string) string {
+	if _, err := strconv.ParseFloat(v, 64); err == nil || v == "true" || v == "false" || strings.HasPrefix(v, "[") || strings.HasPrefix(v, "\"") {
+		return v
+	}
+	return strconv.Quote(v)
+}
+
+func (a *app) train(c *cobra.Command, r train.RunFile, base string, f trainFlags) error {
+	t, err := r.Open(base)
 	if err != nil {
-		return err
+		code := daemon.ExitConfig
+		if errors.Is(err, train.ErrData) {
+			code = daemon.ExitFailed
+		}
+		return daemon.Fail(code, err, "run %q not started", r.Name)
 	}
-	r.Loss, r.Seconds = s.Loss, time.Since(began).Seconds()
-	if cfg.Data.Kind() == "image" {
-		r.Accuracy = &s.Accuracy
+	if f.fresh && t.Dir != "" {
+		if err := os.Remove(filepath.Join(t.Dir, train.CheckpointFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return daemon.Fail(daemon.ExitResource, err, "delete the old checkpoint")
+		}
+	}
+	began := time.Now()
+	done := a.trainOutput(c, t)
+	res, err := train.RunSolo(c.Context(), t.Solo)
+	done()
+	switch {
+	case errors.Is(err, train.ErrOther):
+		return daemon.Fail(daemon.ExitConfig, err, "run %q not started; give another --out, or --fresh to throw that training away", r.Name)
+	case errors.Is(err, tensorops.ErrMemory):
+		return daemon.Fail(daemon.ExitResource, err, "run %q not started; a smaller optimizer.batch needs less", r.Name)
+	case err != nil && context.Cause(c.Context()) != nil && t.Dir != "":
+		fmt.Fprintf(c.ErrOrStderr(), "stopped; the same command goes on from the checkpoint in %s\n", t.Dir)
+		return err
+	case err != nil:
+		return daemon.Fail(daemon.ExitFailed, err, "run %q", r.Name)
+	}
+	return a.trainReport(c, r, t, res, time.Since(began))
+}
+
+// trainReport evaluates the result and prints it.
+func (a *app) trainReport(c *cobra.Command, r train.RunFile, t *train.Training, res train.Result, took time.Duration) error {
+	m, err := train.Measure(c.Context(), t.Config, res.Params, res.Buffers, t.Final)
+	if err != nil {
+		return daemon.Fail(daemon.ExitFailed, err, "evaluate %q", r.Name)
+	}
+	rep := trainReport{Schema: "hived.train/v1", Name: r.Name, Model: t.Model, Steps: res.Steps, Resumed: res.Resumed, Split: t.Final, Samples: m.Samples,
+		Loss: m.Loss, Measures: m.Measures, CPU: res.CPU, Seconds: took.Seconds(), Dir: t.Dir}
+	if t.Data.Form().Classes > 0 {
+		rep.Accuracy = &m.Accuracy
 	}
 	if a.json {
-		return printJSON(c, r)
+		return printJSON(c, rep)
 	}
-	fmt.Fprintf(c.OutOrStdout(), "%s loss %.4f  accuracy %.4f on %d samples\n", r.Split, s.Loss, s.Accuracy, s.Samples)
+	out := c.OutOrStdout()
+	fmt.Fprintf(out, "%s loss %.4f", rep.Split, rep.Loss)
+	if rep.Accuracy != nil {
+		fmt.Fprintf(out, "  accuracy %.4f", *rep.Accuracy)
+	}
+	fmt.Fprintf(out, "  on %d samples, %d steps, %.1f cpu-s\n", m.Samples, res.Steps, res.CPU)
+	for _, l := range m.Lines() {
+		fmt.Fprintln(out, l)
+	}
+	if t.Dir != "" {
+		fmt.Fprintf(out, "model in %s\n", filepath.Join(t.Dir, train.ModelFile))
+	}
 	return nil
+}
+
+// trainOutput sends points to standard error as lines; to a terminal with a bar.
+func (a *app) trainOutput(c *cobra.Command, t *train.Training) (done func()) {
+	line := func(s string) { fmt.Fprintln(c.ErrOrStderr(), s) }
+	progress := func(train.Point) {}
+	done = func() {}
+	if isatty.IsTerminal(os.Stderr.Fd()) && os.Getenv("TERM") != "dumb" {
+		p := mpb.New(mpb.WithOutput(os.Stderr), mpb.WithWidth(40))
+		bar := p.AddBar(int64(t.Steps), mpb.PrependDecorators(decor.CountersNoUnit("steps %d/%d")), mpb.AppendDecorators(decor.EwmaETA(decor.ET_STYLE_GO, 20)))
+		line = func(s string) { _, _ = p.Write([]byte(s + "\n")) }
+		last, at := time.Now(), uint64(0)
+		progress = func(q train.Point) {
+			bar.EwmaIncrInt64(int64(q.Step-at), time.Since(last))
+			last, at = time.Now(), q.Step
+		}
+		done = func() {
+			bar.Abort(true)
+			p.Wait()
+		}
+	}
+	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model, t.Data.Len(train.SplitTrain), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
+	sketch := &sparkline{}
+	t.Observe = func(q train.Point) {
+		progress(q)
+		sketch.add(q.Loss)
+		if q.Valid == nil && q.Step%(10*t.LogEvery) != 0 && q.Step != t.Steps {
+			return
+		}
+		s := fmt.Sprintf("step %-7d loss %.4f", q.Step, q.Loss)
+		if v := q.Valid; v != nil {
+			s += fmt.Sprintf("  %s %.4f", t.EvalSplit, v.Loss)
+			if t.Data.Form().Classes > 0 && t.Data.Form().Kind != "text" {
+				s += fmt.Sprintf(" (%.4f right)", v.Accuracy)
+			}
+		}
+		line(s + fmt.Sprintf("  rate %.2g  %.0f cpu-s  %s", q.Rate, q.CPU, sketch))
+	}
+	return done
+}
+
+// sparkline draws the newest losses in one line.
+type sparkline struct{ losses []float64 }
+
+func (s *sparkline) add(x float64) {
+	if s.losses = append(s.losses, x); len(s.losses) > 24 {
+		s.losses = s.losses[1:]
+	}
+}
+
+func (s *sparkline) String() string {
+	low, high := s.losses[0], s.losses[0]
+	for _, x := range s.losses {
+		low, high = min(low, x), max(high, x)
+	}
+	var b strings.Builder
+	for _, x := range s.losses {
+		b.WriteRune([]rune("▁▂▃▄▅▆▇█")[int(7*(x-low)/max(high-low, 1e-12))])
+	}
+	return b.String()
 }

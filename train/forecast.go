@@ -1,0 +1,237 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Channels of a sample besides the columns: for each column whether it is missing,
+// then the hour and the day of the year as points on circles.
+const clockChannels = 4
+
+func (s *series) Form() Form {
+	return Form{Kind: "series", Dims: []int{s.d.History, 3*len(s.inputs) + clockChannels}, Terms: len(s.targets) * len(s.horizons)}
+}
+
+// sample finds the moments that can be forecast, measures the usual changes before
+// Until, and assigns splits: by time where Until says so, else whole days by hash.
+func (s *series) sample() error {
+	until, end := int64(math.MaxInt64), int64(math.MaxInt64)
+	for _, p := range []struct {
+		key, text string
+		to        *int64
+	}{{"until", s.d.Until, &until}, {"test_until", s.d.TestEnd, &end}} {
+		if p.text == "" {
+			continue
+		}
+		t, err := (&stamps{}).parse(p.text)
+		if err != nil {
+			return fmt.Errorf("series %s: %w", p.key, err)
+		}
+		*p.to = t.UnixNano() / int64(s.step)
+	}
+	sp, err := newSplitter(s.d.SplitSpec)
+	if err != nil {
+		return err
+	}
+	for i := range s.list {
+		g := &s.list[i]
+		s.measure(g, until)
+		for at := s.d.History - 1; at < g.n; at++ {
+			if !s.usable(g, at) {
+				continue
+			}
+			last := g.start + int64(at+s.farthest())
+			now := g.start + int64(at)
+			switch {
+			case s.d.Until == "":
+				day := now * int64(s.step) / int64(24*time.Hour)
+				split := sp.of("", fmt.Sprint(g.name, day), contentDigest(floatBytes([]float32{float32(at)}), g.name))
+				s.splits[named(split, SplitTrain)] = append(s.splits[named(split, SplitTrain)], moment{i, at})
+			case last < until: // all that it is trained on lies before
+				s.splits[SplitTrain] = append(s.splits[SplitTrain], moment{i, at})
+			case now >= until && now < end:
+				s.splits[SplitTest] = append(s.splits[SplitTest], moment{i, at})
+			}
+		}
+	}
+	if len(s.splits[SplitTrain]) == 0 {
+		return fmt.Errorf("series: %s has no %d steps with values to train on: %w", s.d.Path, s.d.History, ErrData)
+	}
+	return nil
+}
+
+func (s *series) farthest() int {
+	far := 0
+	for _, h := range s.horizons {
+		far = max(far, h)
+	}
+	return far
+}
+
+// at returns the value of a column, NaN outside.
+func (s *series) at(g *grid, i, column int) float32 {
+	if i < 0 || i >= g.n {
+		return notANumber
+	}
+	return g.value[i*len(s.inputs)+column]
+}
+
+// usable needs the last value of each target and at least one value to come.
+func (s *series) usable(g *grid, at int) bool {
+	ahead := false
+	for _, c := range s.targets {
+		if x := s.at(g, at, c); x != x {
+			return false
+		}
+		for _, h := range s.horizons {
+			x := s.at(g, at+h, c)
+			ahead = ahead || x == x
+		}
+	}
+	return ahead
+}
+
+// measure takes means, deviations and the root mean square of changes from what
+// lies before until.
+func (s *series) measure(g *grid, until int64) {
+	n := int(min(int64(g.n), max(0, until-g.start)))
+	root := func(sum, count float64) float32 {
+		if count == 0 || sum <= 0 {
+			return 1
+		}
+		return float32(math.Sqrt(sum / count))
+	}
+	for c := range s.inputs {
+		sum, square, k := 0.0, 0.0, 0.0
+		for i := range n {
+			if x := float64(s.at(g, i, c)); x == x {
+				sum, square, k = sum+x, square+float64(x*x), k+1
+			}
+		}
+		m := sum / max(1, k)
+		g.mean = append(g.mean, float32(m))
+		g.level = append(g.level, max(1e-3, root(square-float64(k*float64(m*m)), k)))
+	}
+	for _, c := range s.targets {
+		for _, h := range s.horizons {
+			sum, k := 0.0, 0.0
+			for i := range n - h {
+				if d := float64(s.at(g, i+h, c) - s.at(g, i, c)); d == d {
+					sum, k = sum+float64(d*d), k+1
+				}
+			}
+			g.scale = append(g.scale, max(1e-3, root(sum, k)))
+		}
+	}
+}
+
+// Batch writes, for each step and column, the value and its change since the last
+// step, scaled, and 1 where it is missing (the value before it stands in).
+func (s *series) Batch(split string, idx []int, dst *Batch) error {
+	if err := checkIndex(split, idx, s.Len(split)); err != nil {
+		return err
+	}
+	for k, i := range idx {
+		s.write(s.splits[split][i], dst, k)
+	}
+	return nil
+}
+
+func (s *series) write(m moment, dst *Batch, k int) {
+	g, form := &s.list[m.series], s.Form()
+	w, n := form.Dims[1], len(s.inputs)
+	x := dst.Float[k*form.Size():][:form.Size()]
+	for c := range s.inputs {
+		last := s.at(g, m.at, c)
+		unit := g.level[c]
+		if c < len(s.targets) { // changes of targets by their usual change
+			unit = g.scale[c*len(s.horizons)]
+		}
+		held := g.mean[c]
+		for t := range s.d.History {
+			i := m.at - s.d.History + 1 + t
+			row := x[t*w:]
+			v := s.at(g, i, c)
+			if v != v {
+				row[2*n+c] = 1
+				v = held
+			} else {
+				row[2*n+c] = 0
+			}
+			held = v
+			row[c] = clip((v-g.mean[c])/g.level[c], 5)
+			row[n+c] = 0
+			if last == last {
+				row[n+c] = clip((v-last)/unit, 10)
+			}
+		}
+	}
+	perDay := float64(24*time.Hour) / float64(s.step)
+	for t := range s.d.History {
+		i := float64(g.start + int64(m.at-s.d.History+1+t))
+		row := x[t*w+3*n:]
+		row[0], row[1] = circle(i / perDay)
+		row[2], row[3] = circle(i / perDay / 365.25)
+	}
+	for c := range s.targets {
+		for h, ahead := range s.horizons {
+			j := c*len(s.horizons) + h
+			dst.Targets[k*form.Terms+j] = (s.at(g, m.at+ahead, c) - s.at(g, m.at, c)) / g.scale[j]
+		}
+	}
+}
+
+func clip(x, most float32) float32 { return min(most, max(-most, x)) }
+
+// circle is the point after x turns.
+func circle(x float64) (cos, sin float32) {
+	x -= math.Floor(x)
+	return float32(cosTurn(x)), float32(cosTurn(math.Mod(x+0.75, 1)))
+}
+
+// judge compares forecasts, in the data's units, with persistence (which a day
+// ahead is the seasonal one): for each target and horizon, over all series and for
+// each, root mean square errors and numbers; and, where there are quantiles 0.1
+// and 0.9, how many values lie between them.
+func (s *series) judge(split string, out []float32) map[string]float64 {
+	type tally struct{ n, model, naive, inside float64 }
+	sums, terms := map[string]*tally{}, s.Form().Terms
+	w := len(out) / max(1, s.Len(split)*terms)
+	for k, m := range s.splits[split] {
+		g := &s.list[m.series]
+		for c, col := range s.targets {
+			for h, ahead := range s.horizons {
+				j := c*len(s.horizons) + h
+				p, last, y := out[(k*terms+j)*w:][:w], s.at(g, m.at, col), s.at(g, m.at+ahead, col)
+				if y != y {
+					continue
+				}
+				d := float64(y - last)
+				e := d - float64(p[0]*g.scale[j])
+				for _, name := range []string{"", " " + g.name} {
+					key := fmt.Sprintf("%s +%d%s", s.inputs[col], ahead, name)
+					if sums[key] == nil {
+						sums[key] = &tally{}
+					}
+					t := sums[key]
+					t.n++
+					t.model += e * e
+					t.naive += d * d
+					if w == 4 && d >= float64(p[1]*g.scale[j]) && d <= float64(p[3]*g.scale[j]) {
+						t.inside++
+					}
+				}
+			}
+		}
+	}
+	measures := map[string]float64{}
+	for k, t := range sums {
+		measures[k+" rmse"], measures[k+" persistence"], measures[k+" n"] = math.Sqrt(t.model/t.n), math.Sqrt(t.naive/t.n), t.n
+		if w == 4 {
+			measures[k+" inside 80"] = t.inside / t.n
+		}
+	}
+	return measures
+}

@@ -1,0 +1,50 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Measurement is a score with what else a data set can say of predictions.
+type Measurement struct {
+	Score
+	Measures map[string]float64
+}
+
+// Lines returns the measures in name order.
+func (m Measurement) Lines() []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m.Measures)) {
+		out = append(out, fmt.Sprintf("%-40s %.4f", k, m.Measures[k]))
+	}
+	return out
+}
+
+// judge is a data set that compares predictions with more than its targets.
+type judge interface {
+	// judge reads the model's output for every sample of a split.
+	judge(split string, out []float32) map[string]float64
+}
+
+// Measure scores parameters on a split.
+func Measure(ctx context.Context, c Config, params, buffers []float32, split string) (m Measurement, err error) {
+	t, err := New(c)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	if m.Score, err = t.Eval(ctx, params, buffers, split, 0); err != nil {
+		return m, err
+	}
+	if j, ok := c.Data.(judge); ok {
+		out, err := t.Predict(ctx, params, buffers, split)
+		if err != nil {
+			return m, err
+		}
+		m.Measures = j.judge(split, out)
+	}
+	return m, nil
+}

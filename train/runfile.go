@@ -1,0 +1,273 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"reflect"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// RunFile is a training on one machine, as a person writes it. The zero of a key is
+// its default.
+type RunFile struct {
+	Schema    int           `toml:"schema" comment:"version of this file; 1"`
+	Name      string        `toml:"name" comment:"of the run and of its folder"`
+	Seed      uint64        `toml:"seed" comment:"of start weights, order and augmentation; default 1"`
+	Threads   int           `toml:"threads" comment:"0: one per core"`
+	MaxBytes  int64         `toml:"max_bytes" comment:"memory that a step may take; 0: no bound"`
+	Steps     uint64        `toml:"steps" comment:"optimizer updates; or epochs"`
+	Epochs    float64       `toml:"epochs" comment:"passes over the training split"`
+	Data      DataSpec      `toml:"data"`
+	Model     ModelSpec     `toml:"model"`
+	Optimizer OptimizerSpec `toml:"optimizer"`
+	Eval      EvalSpec      `toml:"eval"`
+	Output    OutputSpec    `toml:"output"`
+}
+
+// ModelSpec is a model: a name, a preset, and sizes that differ from it.
+type ModelSpec struct {
+	Name   string `toml:"name" comment:"mlp, convnet, resnet, gpt or seq"`
+	Preset string `toml:"preset" comment:"sizes by name"`
+	Start  string `toml:"start" comment:"safetensors file or folder with the first weights"`
+
+	Layers     int64 `toml:"layers"`
+	Dim        int64 `toml:"dim"`
+	Heads      int64 `toml:"heads"`
+	KVHeads    int64 `toml:"kv_heads"`
+	Hidden     int64 `toml:"hidden"`
+	Context    int64 `toml:"context"`
+	Vocab      int64 `toml:"vocab"`
+	Style      int64 `toml:"style" comment:"gpt: 1 GPT-2, 2 Llama"`
+	RopeTheta  int64 `toml:"rope_theta"`
+	Depth      int64 `toml:"depth"`
+	Filters    int64 `toml:"filters"`
+	Groups     int64 `toml:"groups"`
+	Squeeze    int64 `toml:"squeeze"`
+	StemStride int64 `toml:"stem_stride"`
+	StemPool   int64 `toml:"stem_pool"`
+	Dense      int64 `toml:"dense"`
+	Inputs     int64 `toml:"inputs"`
+	Height     int64 `toml:"height"`
+	Width      int64 `toml:"width"`
+	Channels   int64 `toml:"channels"`
+	Classes    int64 `toml:"classes"`
+	Cell       int64 `toml:"cell" comment:"seq: 1 TCN, 2 GRU"`
+	Quantiles  int64 `toml:"quantiles"`
+	Targets    int64 `toml:"targets"`
+	StepsIn    int64 `toml:"steps"`
+	Dropout    int64 `toml:"dropout" comment:"in thousandths"`
+}
+
+// args returns the sizes that are given, by key.
+func (m ModelSpec) args() map[string]int64 {
+	out := map[string]int64{}
+	v := reflect.ValueOf(m)
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Int64 && f.Int() != 0 {
+			out[v.Type().Field(i).Tag.Get("toml")] = f.Int()
+		}
+	}
+	return out
+}
+
+// OptimizerSpec is the optimizer and its schedule.
+type OptimizerSpec struct {
+	Rule        string  `toml:"rule" comment:"adamw or sgd; default adamw"`
+	LR          float64 `toml:"lr" comment:"peak learning rate"`
+	Beta1       float64 `toml:"beta1" comment:"default 0.9"`
+	Beta2       float64 `toml:"beta2" comment:"default 0.99"`
+	Momentum    float64 `toml:"momentum"`
+	Eps         float64 `toml:"eps" comment:"default 1e-8"`
+	WeightDecay float64 `toml:"weight_decay"`
+	Clip        float64 `toml:"clip" comment:"bound of the gradient's norm"`
+	Batch       int     `toml:"batch" comment:"samples that are computed together; default 64"`
+	Accumulate  int     `toml:"accumulate" comment:"batches of one step"`
+	Warmup      uint64  `toml:"warmup" comment:"steps"`
+	Decay       string  `toml:"decay" comment:"constant, linear or cosine; default cosine"`
+	Floor       float64 `toml:"floor" comment:"last rate over the peak rate"`
+	Scale       string  `toml:"scale" comment:"linear or sqrt: the rate is for base_batch samples a step and grows with them"`
+	BaseBatch   int     `toml:"base_batch"`
+}
+
+// EvalSpec says what is measured.
+type EvalSpec struct {
+	Every   uint64 `toml:"every" comment:"steps; default a twentieth of the training"`
+	Samples int    `toml:"samples" comment:"of an evaluation on the way; 0: all"`
+	Split   string `toml:"split" comment:"on the way; default valid, or test where there is none"`
+	Final   string `toml:"final" comment:"at the end; default test, or valid where there is none"`
+	Keep    string `toml:"keep" comment:"last or best"`
+}
+
+// OutputSpec says what is kept.
+type OutputSpec struct {
+	Dir   string `toml:"dir" comment:"folder; default the run's name"`
+	Every uint64 `toml:"every" comment:"steps between checkpoints; default a twentieth of the training"`
+	Log   uint64 `toml:"log" comment:"steps between points of the curve; default a hundredth"`
+}
+
+// Training is a run file made ready.
+type Training struct {
+	Solo
+	Final string // split of the last evaluation
+}
+
+// Open opens the data and fits model and schedule to it. Relative paths start at
+// base.
+func (r RunFile) Open(base string) (*Training, error) {
+	if r.Schema != 1 {
+		return nil, fmt.Errorf("schema is %d, want 1", r.Schema)
+	}
+	r.Data.rebase(base)
+	data, err := OpenData(r.Data)
+	if err != nil {
+		return nil, err
+	}
+	args, err := PresetArgs(r.Model.Name, r.Model.Preset, r.Model.args())
+	if err != nil {
+		return nil, err
+	}
+	t := &Training{}
+	t.Config = Config{Model: r.Model.Name, Args: FitArgs(r.Model.Name, args, data.Form()), Data: data, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
+	if t.Inner, err = r.Optimizer.inner(); err != nil {
+		return nil, err
+	}
+	if t.Steps, err = r.length(data); err != nil {
+		return nil, err
+	}
+	s := &t.Inner.Schedule
+	s.Total = t.Steps
+	s.Warmup = min(s.Warmup, t.Steps-1)
+	if r.Model.Start != "" {
+		if t.Start, err = readStart(rebased(base, r.Model.Start), t.Args, r.Model.Name); err != nil {
+			return nil, err
+		}
+	}
+	r.measures(t, data)
+	t.Dir = r.Output.Dir
+	t.Run, err = r.digest(data)
+	return t, err
+}
+
+// digest names what decides the bits: the file without the keys that do not, the
+// data and the first weights.
+func (r RunFile) digest(data Dataset) (string, error) {
+	root, err := data.Digest()
+	if err != nil {
+		return "", err
+	}
+	r.Threads, r.MaxBytes, r.Output.Dir, r.Name, r.Data.Path = 0, 0, "", "", ""
+	b, err := json.Marshal(r)
+	if err != nil {
+		return "", err
+	}
+	d := wire.Sum(append(b, root[:]...))
+	return d.String(), nil
+}
+
+// length is the number of steps.
+func (r RunFile) length(data Dataset) (uint64, error) {
+	if (r.Steps > 0) == (r.Epochs > 0) {
+		return 0, fmt.Errorf("steps is %d and epochs is %v: give one of them", r.Steps, r.Epochs)
+	}
+	if r.Steps > 0 {
+		return r.Steps, nil
+	}
+	n := r.Epochs * float64(data.Len(SplitTrain)) / float64(r.Optimizer.batch()*max(1, r.Optimizer.Accumulate))
+	return max(1, uint64(math.Ceil(min(n, 1<<40)))), nil
+}
+
+func (o OptimizerSpec) batch() int {
+	if o.Batch == 0 {
+		return 64
+	}
+	return o.Batch
+}
+
+func or(x, def float64) float32 {
+	if x == 0 {
+		x = def
+	}
+	return float32(x)
+}
+
+func (o OptimizerSpec) inner() (Inner, error) {
+	lr := float64(or(o.LR, 1e-3))
+	if o.Scale != "" {
+		if o.BaseBatch < 1 || o.Scale != "linear" && o.Scale != "sqrt" {
+			return Inner{}, fmt.Errorf("optimizer: scale %q with base_batch %d, want linear or sqrt and at least 1", o.Scale, o.BaseBatch)
+		}
+		f := float64(o.batch()*max(1, o.Accumulate)) / float64(o.BaseBatch)
+		if o.Scale == "sqrt" {
+			f = math.Sqrt(f)
+		}
+		lr *= f
+	}
+	i := Inner{Optimizer: o.Rule, LR: float32(lr), Beta1: or(o.Beta1, 0.9), Beta2: or(o.Beta2, 0.99), Momentum: float32(o.Momentum), Eps: or(o.Eps, 1e-8),
+		WeightDecay: float32(o.WeightDecay), Clip: float32(o.Clip), Batch: o.batch(), Accumulate: o.Accumulate,
+		Schedule: Schedule{Decay: o.Decay, Warmup: o.Warmup, Floor: o.Floor}}
+	if i.Optimizer == "" {
+		i.Optimizer = "adamw"
+	}
+	if i.Schedule.Decay == "" {
+		i.Schedule.Decay = "cosine"
+	}
+	return i, nil
+}
+
+// measures fills in when and where is measured.
+func (r RunFile) measures(t *Training, data Dataset) {
+	part := func(every, parts uint64) uint64 {
+		if every == 0 {
+			every = max(1, t.Steps/parts)
+		}
+		return every
+	}
+	t.LogEvery = part(r.Output.Log, 100)
+	whole := func(n uint64) uint64 { return (n + t.LogEvery - 1) / t.LogEvery * t.LogEvery }
+	t.EvalEvery, t.SaveEvery = whole(part(r.Eval.Every, 20)), whole(part(r.Output.Every, 20))
+	first := func(given string, names ...string) string {
+		if given != "" {
+			return given
+		}
+		for _, s := range names {
+			if data.Len(s) > 0 {
+				return s
+			}
+		}
+		return SplitTrain
+	}
+	t.EvalSplit, t.EvalMost, t.KeepBest = first(r.Eval.Split, SplitValid), r.Eval.Samples, r.Eval.Keep == "best"
+	t.Final = first(r.Eval.Final, SplitTest, SplitValid)
+	if r.Eval.Split == "" && data.Len(SplitValid) == 0 { // nothing to look at on the way
+		t.EvalEvery = 0
+	}
+}
+
+func rebased(base, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(base, path)
+}
+
+// TaskFile returns the run file of a task: mnist, digits of GoMNIST; or text, the
+// sources of the go command.
+func TaskFile(task string) (RunFile, bool) {
+	r := RunFile{Schema: 1, Name: task, Seed: 1, Steps: 1000}
+	switch task {
+	case "mnist":
+		r.Data.Format, r.Model.Name, r.Model.Dropout = "mnist", "convnet", 250
+		r.Data.Crop, r.Data.Valid = 2, 0.05
+		r.Optimizer = OptimizerSpec{LR: 1.5e-3, WeightDecay: 0.01, Batch: 64, Warmup: 30, Floor: 0.01}
+	case "text":
+		r.Data.Format, r.Model.Name = "sources", "gpt"
+		r.Optimizer = OptimizerSpec{LR: 2e-3, WeightDecay: 0.1, Clip: 1, Batch: 8, Warmup: 30, Floor: 0.1}
+		r.Eval.Samples = 200
+	default:
+		return r, false
+	}
+	return r, true
+}
