@@ -197,6 +197,10 @@ func AdamW(p, m, v, g []float32, c *Coef) {
 // SGD updates p and its momentum m from g.
 func SGD(p, m, g []float32, c *Coef) { C.hv_sgd(C.long(len(p)), f(p), f(m), f(g), f(c[:])) }
 
+// Peak makes about n rounds of fused multiply-adds in registers on the calling
+// thread and returns how many floating-point operations that were.
+func Peak(n int) float64 { return float64(C.hv_peak(C.long(n))) }
+
 // SumSquares is num.SumSquares; part holds one float64 for every 4,096 elements.
 func SumSquares(x []float32, part []float64) float64 {
 	return float64(C.hv_sumsq(C.long(len(x)), f(x), f64(part)))

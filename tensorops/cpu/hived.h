@@ -39,12 +39,13 @@ typedef struct { L n, t, c, v; const int32_t *id; const float *table, *pos, *dy;
 typedef struct { L n, c; const float *x; float *y; } hv_cols_args;
 typedef struct { L n; float *p, *m, *v; const float *g; float gs, lr, b1, b2, eps, wd, c1, c2; } hv_opt_args;
 typedef struct { L n; const float *x; double *part; } hv_sq_args;
+typedef struct { L n; float *out; } hv_peak_args;
 
 typedef void (*hv_fn)(const void *args, L tile);
 typedef struct {
-  L mr, nr;
+  L mr, nr, lanes;
   hv_fn gemm, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask,
-      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, adamw, sgd, sumsq;
+      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
 

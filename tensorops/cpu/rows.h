@@ -320,7 +320,7 @@ OPT(k_sgd, {
   p = vfma(splat(-g->lr), m, p);
 })
 
-#include "batchnorm.inc"
+#include "batchnorm.h"
 
 typedef double vd8 __attribute__((vector_size(64)));
 typedef float vf8 __attribute__((vector_size(32), aligned(4), may_alias));
@@ -341,10 +341,10 @@ static void k_sumsq(const void *v, L t) {
 }
 
 const hv_table TABLE = {
-  .mr = MR, .nr = NR, .gemm = k_gemm, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
+  .mr = MR, .nr = NR, .lanes = VL, .gemm = k_gemm, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
   .relu_mask = k_relu_mask, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
-  .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq,
+  .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq, .peak = k_peak,
   .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
   .softmax_fwd = k_softmax_fwd, .softmax_bwd = k_softmax_bwd,
 };

@@ -205,7 +205,8 @@ for line in sys.stdin:
             print(memory(), 0, flush=True)
             continue
         if name not in ready:
-            ready.clear()
+            for old in [k for k in ready if k.split("/")[0] != name.split("/")[0]]:
+                del ready[old]
             ready[name] = make[name]()
             ready[name]()
             ready[name]()
