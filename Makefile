@@ -10,12 +10,12 @@ DEPS  := python3-torch libopenblas0-pthread qemu-user gcc-aarch64-linux-gnu libc
 RACED := ./wire ./consensus/... ./ledger ./shards ./gossip ./elastic ./tensorops/codec ./tensorops/merge ./tensorops/num ./daemon ./scripts/...
 
 .DEFAULT_GOAL := build
-.PHONY: all help build demo test race fuzz sim e2e long bench kernels lint vuln deps-test
+.PHONY: all help build demo test race fuzz sim e2e long bench bench-compute kernels lint vuln deps-test
 
 all: build lint test ## build, lint and test
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
 
 build: ## bin/hived, and the MNIST files that the demo trains on
 	go build -o bin/hived ./cmd/hived
@@ -45,6 +45,9 @@ long: build ## learning curves, yardsticks, chaos: hours, never in CI
 
 bench: ## every benchmark once
 	go test -run '^$$' -bench . -benchtime 1x ./tensorops/... ./train/... ./consensus/... ./wire/...
+
+bench-compute: ## kernels and training steps beside PyTorch's, in turn, on one thread
+	go run ./scripts/computebench $(BENCH)
 
 kernels: ## cross-compile the C kernels for aarch64; where qemu is, run their pinned bits
 	@command -v $(CROSS) >/dev/null || { echo "kernels: no $(CROSS); cure: make deps-test"; exit 1; }

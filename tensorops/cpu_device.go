@@ -72,8 +72,22 @@ func (native) geluBackward(x, dy, dx []float32) { cpu.GeluBackward(x, dy, dx) }
 func (native) crossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64 {
 	return cpu.CrossEntropy(n, v, x, label, dx, loss)
 }
-func (native) adamw(p, m, v, g []float32, c *coef) { cpu.AdamW(p, m, v, g, (*cpu.Coef)(c)) }
-func (native) sgd(p, m, g []float32, c *coef)      { cpu.SGD(p, m, g, (*cpu.Coef)(c)) }
+func (native) bnStats(a *bnArgs) []float64 {
+	m2 := make([]float64, a.c)
+	cpu.BatchNormStats(a.n, a.c, a.x, a.stats, m2)
+	return m2
+}
+func (native) bnApply(a *bnArgs) {
+	cpu.BatchNormApply(a.n, a.c, a.x, a.res, a.gain, a.shift, a.stats, a.y, a.relu)
+}
+func (native) bnSums(a *bnArgs) { cpu.BatchNormSums(a.n, a.c, a.x, a.y, a.stats, a.dy, a.work) }
+func (native) bnInput(a *bnArgs) {
+	cpu.BatchNormInput(a.n, a.c, a.x, a.gain, a.stats, a.dy, a.work, a.dx)
+}
+func (native) softmaxForward(n, c int, x, y []float32)       { cpu.SoftmaxForward(n, c, x, y) }
+func (native) softmaxBackward(n, c int, y, dy, dx []float32) { cpu.SoftmaxBackward(n, c, y, dy, dx) }
+func (native) adamw(p, m, v, g []float32, c *coef)           { cpu.AdamW(p, m, v, g, (*cpu.Coef)(c)) }
+func (native) sgd(p, m, g []float32, c *coef)                { cpu.SGD(p, m, g, (*cpu.Coef)(c)) }
 func (native) sumSquares(x []float32, part []float64) float64 {
 	return cpu.SumSquares(x, part)
 }

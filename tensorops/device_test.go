@@ -115,6 +115,26 @@ func addNet(n, c int) net {
 	}}
 }
 
+// resNet is two residual blocks with batch norm, then a mean and a layer.
+func resNet(b, h, w, c, o int) net {
+	return net{fmt.Sprintf("res-%dx%dx%dx%d-%d", b, h, w, c, o), func(g *Graph) V {
+		x, y := g.Input("x", F32, b, h, w, c), g.Input("y", I32, b)
+		bn := func(name string, x, res V, act Act) V {
+			ch := x.Shape[3]
+			return g.BatchNorm(x, res, BatchNorm{g.Param(name+"g", normal, false, ch), g.Param(name+"s", normal, false, ch),
+				g.Buffer(name+"m", Init{}, ch), g.Buffer(name+"v", Init{Scale: 1}, ch), 1e-5, 0.1}, act)
+		}
+		v := bn("b0", g.Conv(x, g.Param("c0", normal, true, o, 3, 3, c), V{}, 1, 1, None), V{}, Relu)
+		u := bn("b1", g.Conv(v, g.Param("c1", normal, true, o, 3, 3, o), V{}, 1, 1, None), v, Relu)
+		s := bn("b2", g.Conv(u, g.Param("c2", normal, true, o+1, 1, 1, o), V{}, 2, 0, None), V{}, None)
+		u = bn("b3", g.Conv(u, g.Param("c3", normal, true, o+1, 3, 3, o), V{}, 2, 1, None), s, Relu)
+		p := g.Softmax(g.Mean(u))
+		return g.CrossEntropy(g.Linear(p, g.Param("f", normal, true, 5, o+1), V{}, None), y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Float: [][]float32{floats(r, b*h*w*c)}, Int: [][]int32{labels(r, b, 5)}}
+	}}
+}
+
 func nets() []net {
 	return append(modelNets(),
 		linearNet(5, 3, 7, 4, Relu), linearNet(70, 33, 50, 10, Gelu), linearNet(1, 1, 1, 2, None),
@@ -122,7 +142,7 @@ func nets() []net {
 		convNet(2, 8, 8, 1, 5, 3, 1, 1, None), convNet(3, 9, 7, 3, 8, 3, 2, 1, Relu), convNet(2, 12, 10, 2, 17, 5, 1, 0, None),
 		convNet(2, 6, 8, 32, 32, 3, 1, 1, None), convNet(5, 13, 13, 4, 16, 3, 2, 0, Relu),
 		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 64, 2, 8, 40, 1), gptNet(2, 70, 1, 33, 40, 1), gptNet(1, 130, 2, 8, 20, 1),
-		addNet(6, 37))
+		addNet(6, 37), resNet(3, 7, 9, 2, 5), resNet(2, 8, 8, 16, 32))
 }
 
 // run makes two accumulated steps and two updates, and returns all that came out.
@@ -170,6 +190,11 @@ func run(t testing.TB, d Device, n net) (out []float32, losses []float64) {
 		for _, v := range []Vector{Params, M1, M2} {
 			read(v)
 		}
+		b := make([]float32, p.BufferLen)
+		if err := s.Read(Buffers, b); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b...)
 	}
 	return out, losses
 }
@@ -238,7 +263,7 @@ func TestBitsPinned(t *testing.T) {
 func TestGradients(t *testing.T) {
 	for _, n := range []net{
 		linearNet(5, 3, 7, 4, Relu), linearNet(6, 5, 8, 4, Gelu), convNet(2, 8, 8, 1, 3, 3, 1, 1, None), convNet(2, 7, 9, 2, 3, 3, 2, 1, Relu),
-		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 67, 1, 4, 7, 1), addNet(4, 9),
+		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 67, 1, 4, 7, 1), addNet(4, 9), resNet(3, 5, 7, 2, 4),
 	} {
 		checkGradients(t, n)
 	}

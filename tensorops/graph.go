@@ -59,9 +59,9 @@ type op interface {
 	aux() (keep, work int)
 	// reads reports which inputs and outputs backward looks at, by bits.
 	reads() (in, out uint)
-	// shares returns the output whose gradient buffer may serve as gradient of
-	// every activation among the inputs, or -1.
-	shares() int
+	// shares returns the output whose gradient buffer may serve as gradient of the
+	// activations among the inputs of the mask, or -1.
+	shares() (out int, in uint)
 	// edits reports that backward changes the gradient of its output in place.
 	edits() bool
 	forward(k kernels, c *call)
@@ -96,6 +96,14 @@ func (g *Graph) Param(name string, init Init, decay bool, dims ...int) V {
 	g.values[v.id].index = len(g.Params)
 	g.values[v.id].grad = true
 	g.Params = append(g.Params, Param{Name: name, Shape: v.Shape, Init: init, Decay: decay, val: v.id})
+	return v
+}
+
+// Buffer declares float32 state without gradient, which ops change as they run.
+func (g *Graph) Buffer(name string, init Init, dims ...int) V {
+	v := g.Param(name, init, false, dims...)
+	g.Params[len(g.Params)-1].Buffer = true
+	g.values[v.id].grad = false
 	return v
 }
 
@@ -141,6 +149,6 @@ func want(op, what string, v V, t DType, dims ...int) {
 // leaf gives ops the answers that most of them share.
 type leaf struct{}
 
-func (leaf) aux() (int, int) { return 0, 0 }
-func (leaf) shares() int     { return -1 }
-func (leaf) edits() bool     { return false }
+func (leaf) aux() (int, int)     { return 0, 0 }
+func (leaf) shares() (int, uint) { return -1, 0 }
+func (leaf) edits() bool         { return false }

@@ -27,6 +27,12 @@ type kernels interface {
 	geluForward(x, y []float32)
 	geluBackward(x, dy, dx []float32)
 	crossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64
+	bnStats(a *bnArgs) []float64
+	bnApply(a *bnArgs)
+	bnSums(a *bnArgs)
+	bnInput(a *bnArgs)
+	softmaxForward(n, c int, x, y []float32)
+	softmaxBackward(n, c int, y, dy, dx []float32)
 	adamw(p, m, v, g []float32, c *coef)
 	sgd(p, m, g []float32, c *coef)
 	sumSquares(x []float32, part []float64) float64

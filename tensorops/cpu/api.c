@@ -27,7 +27,7 @@ static int usable(int i, isa *out) {
 }
 
 static _Atomic(const hv_table *) chosen;
-static const hv_table *table(void) {
+const hv_table *hv_active(void) {
   const hv_table *t = atomic_load(&chosen);
   if (!t) {
     isa s;
@@ -48,7 +48,7 @@ const char *hv_isa(int i) {
 }
 const char *hv_current(void) {
   isa s;
-  const hv_table *t = table();
+  const hv_table *t = hv_active();
   for (int i = 0; usable(i, &s); i++) if (s.table == t) return s.name;
   return "";
 }
@@ -57,7 +57,7 @@ static L ceil_div(L a, L b) { return (a + b - 1) / b; }
 
 // gemm_run cuts C into tiles of whole register blocks, about four a thread.
 static void gemm_run(hv_gemm_args *g) {
-  const hv_table *t = table();
+  const hv_table *t = hv_active();
   L parts = hv_threads() > 1 && g->m * g->n * g->k > 64 * 64 * 64 ? 4 * hv_threads() : 1;
   g->tm = g->m; g->tn = g->n;
   if (!g->m || !g->n) return;
@@ -98,7 +98,7 @@ void hv_conv_dx(const long *geo, const float *dy, const float *w, float *dx) {
 // small to share, the blocks of K are computed side by side and added in order.
 void hv_conv_dw(const long *geo, const float *dy, const float *x, float *dw) {
   hv_conv c = geometry(geo);
-  const hv_table *t = table();
+  const hv_table *t = hv_active();
   hv_gemm_args g = {.m = c.o, .n = c.kh * c.kw * c.c, .k = c.b * c.oh * c.ow, .a = {dy, 1, c.o, NULL, HV_STRIDED}, .b = {x, 0, 0, &c, HV_PATCH_COLS}, .c = dw, .ldc = c.kh * c.kw * c.c, .add = 1};
   L blocks = ceil_div(g.k, hv_kc(g.k)), size = g.m * g.n;
   if (hv_threads() == 1 || blocks < 2 || size > 16 * t->mr * t->nr) { gemm_run(&g); return; }
@@ -113,57 +113,65 @@ static float attn_scale(long d) {
 }
 void hv_attn_fwd(long b, long t, long h, long d, const float *qkv, float *y, float *stats) {
   hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .qkv = qkv, .y = y, .stats = stats, .scale = attn_scale(d)};
-  hv_run(table()->attn_fwd, &g, b * h * ceil_div(t, HV_TILE));
+  hv_run(hv_active()->attn_fwd, &g, b * h * ceil_div(t, HV_TILE));
 }
 void hv_attn_bwd(long b, long t, long h, long d, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv) {
   hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .qkv = qkv, .out = y, .dout = dy, .stats = (float *)stats, .dqkv = dqkv, .scale = attn_scale(d)};
-  hv_run(table()->attn_bwd, &g, b * h);
+  hv_run(hv_active()->attn_bwd, &g, b * h);
 }
 void hv_norm_fwd(long n, long c, float eps, const float *x, const float *res, const float *gain, const float *b, float *y, float *sum, float *stats) {
   hv_norm_args g = {.n = n, .c = c, .eps = eps, .x = x, .res = res, .g = gain, .b = b, .y = y, .osum = sum, .stats = stats};
-  hv_run(table()->norm_fwd, &g, ceil_div(n, HV_ROWS));
+  hv_run(hv_active()->norm_fwd, &g, ceil_div(n, HV_ROWS));
 }
 void hv_norm_bwd(long n, long c, const float *sum, const float *stats, const float *gain, const float *dy, const float *dsum, float *dx, float *dg, float *db, float *part) {
   hv_norm_args g = {.n = n, .c = c, .g = gain, .sum = sum, .dy = dy, .dsum = dsum, .stats = (float *)stats, .dx = dx, .part = part};
   L chunks = ceil_div(n, HV_ROWS);
-  hv_run(table()->norm_bwd, &g, chunks);
+  hv_run(hv_active()->norm_bwd, &g, chunks);
   for (L t = 0; t < chunks; t++)
     for (L i = 0; i < c; i++) { dg[i] += part[t * 2 * c + i]; db[i] += part[t * 2 * c + c + i]; }
 }
 double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, double *loss) {
   hv_ce_args g = {n, v, x, label, dx, loss};
-  hv_run(table()->ce, &g, ceil_div(n, HV_ROWS));
+  hv_run(hv_active()->ce, &g, ceil_div(n, HV_ROWS));
   double s = 0;
   for (L i = 0; i < n; i++) s += loss[i];
   return s;
+}
+void hv_softmax_fwd(long n, long c, const float *x, float *y) {
+  hv_softmax_args g = {n, c, x, NULL, y};
+  hv_run(hv_active()->softmax_fwd, &g, ceil_div(n, HV_ROWS));
+}
+void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx) {
+  hv_softmax_args g = {n, c, y, dy, dx};
+  hv_run(hv_active()->softmax_bwd, &g, ceil_div(n, HV_ROWS));
 }
 static void spans(hv_fn f, long n, const float *x, const float *y, float *z) {
   hv_ew_args g = {n, x, y, z, 0};
   hv_run(f, &g, ceil_div(n, HV_SPAN));
 }
-void hv_gelu_fwd(long n, const float *x, float *y) { spans(table()->gelu_fwd, n, x, x, y); }
-void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx) { spans(table()->gelu_bwd, n, x, dy, dx); }
-void hv_add(long n, const float *x, const float *y, float *z) { spans(table()->add, n, x, y, z); }
-void hv_relu_mask(long n, const float *dy, const float *y, float *dx) { spans(table()->relu_mask, n, dy, y, dx); }
+void hv_gelu_fwd(long n, const float *x, float *y) { spans(hv_active()->gelu_fwd, n, x, x, y); }
+void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx) { spans(hv_active()->gelu_bwd, n, x, dy, dx); }
+void hv_add(long n, const float *x, const float *y, float *z) { spans(hv_active()->add, n, x, y, z); }
+void hv_relu_mask(long n, const float *dy, const float *y, float *dx) { spans(hv_active()->relu_mask, n, dy, y, dx); }
 void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int relu) {
   hv_pool_args g = {b, h, w, c, x, NULL, NULL, y, relu};
-  hv_run(table()->pool_fwd, &g, b * (h / 2));
+  hv_run(hv_active()->pool_fwd, &g, b * (h / 2));
 }
 void hv_pool_bwd(long b, long h, long w, long c, const float *x, const float *y, const float *dy, float *dx, int relu) {
   hv_pool_args g = {b, h, w, c, x, y, dy, dx, relu};
-  hv_run(table()->pool_bwd, &g, b * (h / 2));
+  hv_run(hv_active()->pool_bwd, &g, b * (h / 2));
 }
 void hv_embed_fwd(long n, long t, long c, const int32_t *id, const float *tab, const float *pos, float *y) {
   hv_embed_args g = {.n = n, .t = t, .c = c, .id = id, .table = tab, .pos = pos, .y = y};
-  hv_run(table()->embed_fwd, &g, ceil_div(n, HV_ROWS));
+  hv_run(hv_active()->embed_fwd, &g, ceil_div(n, HV_ROWS));
 }
 void hv_embed_bwd(long n, long t, long c, const int32_t *id, const float *dy, float *dtable, float *dpos) {
   hv_embed_args g = {.n = n, .t = t, .c = c, .id = id, .dy = dy, .dtable = dtable, .dpos = dpos, .tc = ceil_div(ceil_div(c, hv_threads()), 32) * 32};
-  hv_run(table()->embed_bwd, &g, ceil_div(c, g.tc));
+  hv_run(hv_active()->embed_bwd, &g, ceil_div(c, g.tc));
 }
 void hv_cols(long n, long c, const float *x, float *y) {
   hv_cols_args g = {n, c, x, y};
-  hv_run(table()->cols, &g, ceil_div(c, HV_ROWS));
+  hv_run(hv_active()->cols, &g, ceil_div(c, HV_ROWS));
 }
 static hv_opt_args coefs(const float *c) {
   return (hv_opt_args){.gs = c[0], .lr = c[1], .b1 = c[2], .b2 = c[3], .eps = c[4], .wd = c[5], .c1 = c[6], .c2 = c[7]};
@@ -171,18 +179,24 @@ static hv_opt_args coefs(const float *c) {
 void hv_adamw(long n, float *p, float *m, float *v, const float *grad, const float *coef) {
   hv_opt_args g = coefs(coef);
   g.n = n; g.p = p; g.m = m; g.v = v; g.g = grad;
-  hv_run(table()->adamw, &g, ceil_div(n, HV_SPAN));
+  hv_run(hv_active()->adamw, &g, ceil_div(n, HV_SPAN));
 }
 void hv_sgd(long n, float *p, float *m, const float *grad, const float *coef) {
   hv_opt_args g = coefs(coef);
   g.n = n; g.p = p; g.m = m; g.v = NULL; g.g = grad;
-  hv_run(table()->sgd, &g, ceil_div(n, HV_SPAN));
+  hv_run(hv_active()->sgd, &g, ceil_div(n, HV_SPAN));
 }
 double hv_sumsq(long n, const float *x, double *part) {
   hv_sq_args g = {n, x, part};
   L blocks = ceil_div(n, 4096);
-  hv_run(table()->sumsq, &g, blocks);
+  hv_run(hv_active()->sumsq, &g, blocks);
   double s = 0;
   for (L i = 0; i < blocks; i++) s += part[i];
   return s;
+}
+double hv_peak(long n) {
+  float out[32 * 16] = {0.5f, 0.25f};
+  hv_peak_args g = {n, out};
+  hv_active()->peak(&g, 0);
+  return 2.0 * n * hv_active()->mr * hv_active()->lanes;
 }

@@ -25,8 +25,15 @@ void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int r
 void hv_pool_bwd(long b, long h, long w, long c, const float *x, const float *y, const float *dy, float *dx, int relu);
 void hv_embed_fwd(long n, long t, long c, const int32_t *id, const float *table, const float *pos, float *y);
 void hv_embed_bwd(long n, long t, long c, const int32_t *id, const float *dy, float *dtable, float *dpos);
+void hv_bn_stats(long n, long c, const float *x, float *stats, double *m2);
+void hv_bn_apply(long n, long c, const float *x, const float *res, const float *gain, const float *shift, const float *stats, float *y, int relu);
+void hv_bn_sums(long n, long c, const float *x, const float *y, const float *stats, float *dy, float *work);
+void hv_bn_input(long n, long c, const float *x, const float *gain, const float *stats, const float *dy, const float *work, float *dx);
+void hv_softmax_fwd(long n, long c, const float *x, float *y);
+void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx);
 void hv_cols(long n, long c, const float *x, float *y);
 void hv_adamw(long n, float *p, float *m, float *v, const float *g, const float *coef);
 void hv_sgd(long n, float *p, float *m, const float *g, const float *coef);
+double hv_peak(long n);
 double hv_sumsq(long n, const float *x, double *part);
 #endif

@@ -151,6 +151,37 @@ func EmbedBackward(n, t, c int, id []int32, dy, dtable, dpos []float32) {
 	C.hv_embed_bwd(C.long(n), C.long(t), C.long(c), i32(id), f(dy), f(dtable), f(dpos))
 }
 
+// BatchNormStats writes the means of x's columns to stats and the sums of squared
+// distances from them to m2.
+func BatchNormStats(n, c int, x, stats []float32, m2 []float64) {
+	C.hv_bn_stats(C.long(n), C.long(c), f(x), f(stats), f64(m2))
+}
+
+// BatchNormApply writes y from x, stats (means, then 1/deviations) and, where not
+// nil, res.
+func BatchNormApply(n, c int, x, res, gain, shift, stats, y []float32, relu bool) {
+	C.hv_bn_apply(C.long(n), C.long(c), f(x), f(res), f(gain), f(shift), f(stats), f(y), flag(relu))
+}
+
+// BatchNormSums clears dy where y (if not nil) is not above 0 and writes its two
+// column sums to work, which holds 2*c floats and 2*c more for every 64 rows.
+func BatchNormSums(n, c int, x, y, stats, dy, work []float32) {
+	C.hv_bn_sums(C.long(n), C.long(c), f(x), f(y), f(stats), f(dy), f(work))
+}
+
+// BatchNormInput writes dx, which may be dy, from the means in work.
+func BatchNormInput(n, c int, x, gain, stats, dy, work, dx []float32) {
+	C.hv_bn_input(C.long(n), C.long(c), f(x), f(gain), f(stats), f(dy), f(work), f(dx))
+}
+
+// SoftmaxForward writes y = softmax(x), rows of c.
+func SoftmaxForward(n, c int, x, y []float32) { C.hv_softmax_fwd(C.long(n), C.long(c), f(x), f(y)) }
+
+// SoftmaxBackward writes dx = y*(dy - dot(dy, y)), rows of c.
+func SoftmaxBackward(n, c int, y, dy, dx []float32) {
+	C.hv_softmax_bwd(C.long(n), C.long(c), f(y), f(dy), f(dx))
+}
+
 // Columns adds the column sums of x [n,c] to y.
 func Columns(n, c int, x, y []float32) { C.hv_cols(C.long(n), C.long(c), f(x), f(y)) }
 
@@ -165,6 +196,10 @@ func AdamW(p, m, v, g []float32, c *Coef) {
 
 // SGD updates p and its momentum m from g.
 func SGD(p, m, g []float32, c *Coef) { C.hv_sgd(C.long(len(p)), f(p), f(m), f(g), f(c[:])) }
+
+// Peak makes about n rounds of fused multiply-adds in registers on the calling
+// thread and returns how many floating-point operations that were.
+func Peak(n int) float64 { return float64(C.hv_peak(C.long(n))) }
 
 // SumSquares is num.SumSquares; part holds one float64 for every 4,096 elements.
 func SumSquares(x []float32, part []float64) float64 {

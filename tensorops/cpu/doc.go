@@ -1,7 +1,7 @@
 // Package cpu holds the C kernels of tensorops over raw float32 slices: packed
 // matrix products, convolution straight from images, attention, row reductions
 // and optimizers for AVX-512, AVX2, NEON and a scalar fallback. One source
-// serves all vector widths (vec.inc, gemm.inc, attention.inc, rows.inc).
+// serves all vector widths (vec.h, gemm.h, attention.h, rows.h).
 //
 // Every function returns the same bits on every instruction set, for any number
 // of threads, as the plain Go loop in the file of its op in package tensorops:

@@ -30,6 +30,8 @@ typedef struct {
 } hv_gemm_args;
 typedef struct { L b, t, h, d; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
 typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; } hv_norm_args;
+typedef struct { L n, c; const float *x, *res, *gain, *shift, *stats, *work; float *y, *dy, *dx, *part; int relu; } hv_bn_args;
+typedef struct { L n, c; const float *x, *dy; float *y; } hv_softmax_args;
 typedef struct { L n, v; const float *x; const int32_t *label; float *dx; double *loss; } hv_ce_args;
 typedef struct { L n; const float *x, *y; float *z; int add; } hv_ew_args;
 typedef struct { L b, h, w, c; const float *x, *y, *dy; float *z; int relu; } hv_pool_args;
@@ -37,16 +39,18 @@ typedef struct { L n, t, c, v; const int32_t *id; const float *table, *pos, *dy;
 typedef struct { L n, c; const float *x; float *y; } hv_cols_args;
 typedef struct { L n; float *p, *m, *v; const float *g; float gs, lr, b1, b2, eps, wd, c1, c2; } hv_opt_args;
 typedef struct { L n; const float *x; double *part; } hv_sq_args;
+typedef struct { L n; float *out; } hv_peak_args;
 
 typedef void (*hv_fn)(const void *args, L tile);
 typedef struct {
-  L mr, nr;
+  L mr, nr, lanes;
   hv_fn gemm, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask,
-      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, adamw, sgd, sumsq;
+      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
 
 static inline L hv_kc(L k) { L nb = (k + HV_KC - 1) / HV_KC; L kc = nb ? ((k + nb - 1) / nb + 31) / 32 * 32 : 32; return kc; }
+const hv_table *hv_active(void);                    // api.c: of the chosen instruction set
 int hv_threads(void);                               // pool.c
 void hv_run(hv_fn f, const void *args, L tiles);   // pool.c
 float *hv_scratch(int slot, size_t floats);        // per thread, 64-byte aligned, kept

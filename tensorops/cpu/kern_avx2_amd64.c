@@ -17,7 +17,7 @@ typedef float vu __attribute__((vector_size(VB), aligned(4), may_alias));
 typedef int vi __attribute__((vector_size(VB)));
 static inline __attribute__((always_inline)) vf vfma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
-#include "vec.inc"
+#include "vec.h"
 FI void tr(const float *const *q, float *d, L ldd) {
   __m256 r[8], t[8];
 #pragma GCC unroll 8
@@ -34,9 +34,9 @@ FI void tr(const float *const *q, float *d, L ldd) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) _mm256_storeu_ps(d + (i + 4) * ldd, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
 }
-#include "gemm.inc"
-#include "attention.inc"
-#include "rows.inc"
+#include "gemm.h"
+#include "attention.h"
+#include "rows.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -18,10 +18,10 @@ typedef float vu __attribute__((vector_size(VB), aligned(4), may_alias));
 typedef int vi __attribute__((vector_size(VB)));
 static inline __attribute__((always_inline)) vf vfma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
-#include "vec.inc"
-#include "gemm.inc"
-#include "attention.inc"
-#include "rows.inc"
+#include "vec.h"
+#include "gemm.h"
+#include "attention.h"
+#include "rows.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -14,7 +14,7 @@ typedef float vu __attribute__((vector_size(VB), aligned(4), may_alias));
 typedef int vi __attribute__((vector_size(VB)));
 static inline __attribute__((always_inline)) vf vfma(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
-#include "vec.inc"
-#include "gemm.inc"
-#include "attention.inc"
-#include "rows.inc"
+#include "vec.h"
+#include "gemm.h"
+#include "attention.h"
+#include "rows.h"

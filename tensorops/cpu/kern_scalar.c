@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
   for (int i = 0; i < 4; i++) a[i] = sqrtf(a[i]);
   return a;
 }
-#include "vec.inc"
-#include "gemm.inc"
-#include "attention.inc"
-#include "rows.inc"
+#include "vec.h"
+#include "gemm.h"
+#include "attention.h"
+#include "rows.h"

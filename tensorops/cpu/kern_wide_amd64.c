@@ -29,10 +29,10 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
   for (int i = 0; i < 2; i++) x.h[i] = _mm256_sqrt_ps(x.h[i]);
   return x.v;
 }
-#include "vec.inc"
-#include "gemm.inc"
-#include "attention.inc"
-#include "rows.inc"
+#include "vec.h"
+#include "gemm.h"
+#include "attention.h"
+#include "rows.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

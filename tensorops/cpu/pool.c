@@ -133,7 +133,7 @@ void hv_run(hv_fn f, const void *args, L tiles) {
   fp_leave(s);
 }
 
-enum { SLOTS = 7 };
+enum { SLOTS = 9 };
 static __thread struct { float *p; size_t n; } scratch[SLOTS];
 float *hv_scratch(int slot, size_t floats) {
   if (scratch[slot].n < floats) {

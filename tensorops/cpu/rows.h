@@ -98,6 +98,19 @@ static double log_pos(double x) {
   return d * 0.6931471803691238 + (d * 1.9082149292705877e-10 + 2 * s * (1 + p));
 }
 
+// exp_row writes exp(x-m) and returns its sum over 32 lanes.
+FI float exp_row(const float *x, float *y, L n, float m) {
+  float u[32];
+  L c = 0;
+  for (; c + VL <= n; c += VL) st(y + c, vexp(ld(x + c) - m));
+  if (c < n) {
+    tail(u, x + c, n - c, m);
+    st(u, vexp(ld(u) - m));
+    memcpy(y + c, u, (n - c) * 4);
+  }
+  return sum32(y, n);
+}
+
 static void k_ce(const void *v, L t) {
   const hv_ce_args *g = v;
   L V = g->v;
@@ -105,21 +118,38 @@ static void k_ce(const void *v, L t) {
     const float *x = g->x + r * V;
     float *d = g->dx ? g->dx + r * V : hv_scratch(2, V + 32);
     if (g->label[r] < 0) { g->loss[r] = 0; memset(d, 0, V * 4); continue; }
-    float m = max32(x, V), u[32];
-    L c = 0;
-    for (; c + VL <= V; c += VL) st(d + c, vexp(ld(x + c) - m));
-    if (c < V) {
-      tail(u, x + c, V - c, m);
-      st(u, vexp(ld(u) - m));
-      memcpy(d + c, u, (V - c) * 4);
-    }
-    float s = sum32(d, V);
+    float m = max32(x, V), s = exp_row(x, d, V, m);
     g->loss[r] = log_pos(s) - (double)(x[g->label[r]] - m);
     if (!g->dx) continue;
     float inv = 1.0f / s;
-    for (c = 0; c + VL <= V; c += VL) st(d + c, ld(d + c) * inv);
+    L c = 0;
+    for (; c + VL <= V; c += VL) st(d + c, ld(d + c) * inv);
     for (; c < V; c++) d[c] *= inv;
     d[g->label[r]] -= 1.0f;
+  }
+}
+
+static void k_softmax_fwd(const void *v, L t) {
+  const hv_softmax_args *g = v;
+  L C = g->c;
+  for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
+    const float *x = g->x + r * C;
+    float *y = g->y + r * C, inv = 1.0f / exp_row(x, y, C, max32(x, C));
+    L c = 0;
+    for (; c + VL <= C; c += VL) st(y + c, ld(y + c) * inv);
+    for (; c < C; c++) y[c] *= inv;
+  }
+}
+
+static void k_softmax_bwd(const void *v, L t) {
+  const hv_softmax_args *g = v;
+  L C = g->c;
+  for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
+    const float *y = g->x + r * C, *dy = g->dy + r * C;
+    float *dx = g->y + r * C, s = dot32(dy, y, C);
+    L c = 0;
+    for (; c + VL <= C; c += VL) st(dx + c, ld(y + c) * (ld(dy + c) - s));
+    for (; c < C; c++) dx[c] = y[c] * (dy[c] - s);
   }
 }
 
@@ -290,6 +320,8 @@ OPT(k_sgd, {
   p = vfma(splat(-g->lr), m, p);
 })
 
+#include "batchnorm.h"
+
 typedef double vd8 __attribute__((vector_size(64)));
 typedef float vf8 __attribute__((vector_size(32), aligned(4), may_alias));
 static void k_sumsq(const void *v, L t) {
@@ -309,8 +341,10 @@ static void k_sumsq(const void *v, L t) {
 }
 
 const hv_table TABLE = {
-  .mr = MR, .nr = NR, .gemm = k_gemm, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
+  .mr = MR, .nr = NR, .lanes = VL, .gemm = k_gemm, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
   .relu_mask = k_relu_mask, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
-  .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq,
+  .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq, .peak = k_peak,
+  .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
+  .softmax_fwd = k_softmax_fwd, .softmax_bwd = k_softmax_bwd,
 };
