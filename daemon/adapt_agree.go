@@ -21,6 +21,16 @@ type agreement struct {
 	run  wire.RunID
 	eng  *gpbft.Engine
 	book consensus.TableBook
+
+	asked  led // the last question of Leader
+	leader wire.PeerID
+}
+
+// led is what a leader depends on: an instance's table does not change while it
+// may be asked for.
+type led struct {
+	seed        wire.Digest
+	r, instance uint64
 }
 
 func (a *agreement) Step(now time.Time, ev elastic.AgreeEvent) []elastic.AgreeCommand {
@@ -72,7 +82,10 @@ func (a *agreement) Final(instance uint64, r *wire.Record) {
 func (a *agreement) Table(instance uint64) wire.Table { return a.book.At(instance) }
 
 func (a *agreement) Leader(seed wire.Digest, r, instance uint64) wire.PeerID {
-	return consensus.Leader(seed, r, instance, a.book.At(instance))
+	if q := (led{seed, r, instance}); q != a.asked || a.leader.IsZero() {
+		a.asked, a.leader = q, consensus.Leader(seed, r, instance, a.book.At(instance))
+	}
+	return a.leader
 }
 
 func (a *agreement) Held(instance uint64) uint64 { return a.eng.Held(instance, a.book.At(instance)) }

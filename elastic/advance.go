@@ -195,6 +195,10 @@ func (m *Machine) have(now time.Time) []Command {
 	if !m.Overdue(now) && slices.ContainsFunc(m.round.plan.Peers(), func(p wire.PeerID) bool { return m.awaited(p, now) }) {
 		return nil
 	}
+	if m.round.told && !m.round.changed {
+		return nil
+	}
+	m.round.changed = false
 	items := m.items()
 	same := func(a, b wire.HaveItem) bool {
 		return a.Header == b.Header && a.State == b.State && bytes.Equal(a.Parts, b.Parts)
@@ -237,12 +241,12 @@ func (m *Machine) propose(now time.Time) []Command {
 	if r.proposed || r.running || r.proposal != nil || m.cfg.Voters.Leader(head.Seed, r.plan.Round, m.next) != m.cfg.Self {
 		return nil
 	}
-	if m.lacksOwners(now) {
+	if m.lacksOwners(now) || !head.Table.Quorum(m.haveWeight()) {
 		return nil
 	}
 	rec, err := Compose(m.cfg.Genesis, m.cfg.Run, m.h, m.inputs())
 	if err != nil {
-		return nil // ErrTooEarly, or a header that is still to be pulled
+		return nil // a header is still to be pulled, or too few count
 	}
 	r.proposed = true
 	return []Command{Say{Kind: wire.KindProposal, Round: m.next, Body: rec, Slot: slot("proposal", m.next)}}
@@ -293,6 +297,15 @@ func (m *Machine) inputs() Inputs {
 	return in
 }
 
+// haveWeight returns the weight of the voters whose HAVE is known.
+func (m *Machine) haveWeight() uint64 {
+	weight := uint64(0)
+	for p := range m.round.haves {
+		weight += m.Head().Table.Of(p)
+	}
+	return weight
+}
+
 // commonMerged returns the list of a window's merged gradients that most
 // contributions agree with, each as far as it goes; of several the longest.
 func (m *Machine) commonMerged() []wire.CID {
@@ -321,11 +334,7 @@ func (m *Machine) instance(now time.Time) []Command {
 	if r.running || table.Of(m.cfg.Self) == 0 {
 		return nil
 	}
-	weight := uint64(0)
-	for p := range r.haves {
-		weight += head.Table.Of(p)
-	}
-	if r.quorumAt.IsZero() && head.Table.Quorum(weight) {
+	if r.quorumAt.IsZero() && head.Table.Quorum(m.haveWeight()) {
 		r.quorumAt = now
 	}
 	late := !r.quorumAt.IsZero() && !now.Before(r.quorumAt.Add(m.proposalTimeout()))

@@ -40,15 +40,20 @@ func (c chain) put(p PersistRecord) error {
 }
 
 func (c chain) get(r uint64) (it chainItem, rec *wire.Record, err error) {
-	b, err := c.kv.Get(recordKey(r))
-	if err != nil {
-		return it, nil, err
-	}
-	if err := wire.Unmarshal(b, &it, 2*wire.MaxBlock); err != nil {
+	if it, err = c.item(r); err != nil {
 		return it, nil, err
 	}
 	rec, err = wire.OpenRecord(it.Record)
 	return it, rec, err
+}
+
+// item is get without decoding the record.
+func (c chain) item(r uint64) (it chainItem, err error) {
+	b, err := c.kv.Get(recordKey(r))
+	if err == nil {
+		err = wire.Unmarshal(b, &it, 2*wire.MaxBlock)
+	}
+	return it, err
 }
 
 func (it chainItem) cert() (*wire.Cert, error) {

@@ -282,15 +282,18 @@ func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
 	}
 	ans := pullAnswer{}
 	size := 0
-	err := r.chain.walk(req.Next, func(it chainItem, _ *wire.Record) error {
+	for i := req.Next; ; i++ {
+		it, err := r.chain.item(i)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read record %d: %w", i, err)
+		}
 		if size += len(it.Record) + len(it.Cert) + len(it.Start); size > pullBudget {
-			return errBudget
+			break
 		}
 		ans.Items = append(ans.Items, it)
-		return nil
-	})
-	if err != nil && !errors.Is(err, errBudget) {
-		return nil, err
 	}
 	if base := r.chain.base(); base != nil && base.Instance >= req.Instance && base.Instance < next {
 		ans.Base = wire.Marshal(base)
@@ -311,8 +314,6 @@ func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
 	}
 	return wire.Marshal(ans), nil
 }
-
-var errBudget = errors.New("answer is full")
 
 // pullSome asks one random peer for what is lacking while a round is open. It
 // runs in the loop.

@@ -150,6 +150,7 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 	}
 	ms := uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
 	r.headers[d] = &known{env: e, header: h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: ms}}
+	r.changed = true
 	return nil
 }
 

@@ -97,6 +97,7 @@ type round struct {
 	left        bool
 	seq         uint32
 	said        []wire.HaveItem
+	changed     bool // a header came, or what is known of one
 	told        bool // HAVE was said in this life: what an earlier one said may be lost
 	quorumAt    time.Time
 	proposals   map[wire.Digest]*wire.Record // valid, of the running instance
@@ -332,6 +333,7 @@ func (m *Machine) checked(now time.Time, ev BodyChecked) {
 	if k == nil {
 		return
 	}
+	m.round.changed = true
 	if k.item.State != wire.HaveSeen {
 		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
 			k.item.Parts = union(k.item.Parts, ev.Parts)

@@ -63,6 +63,8 @@ type RoundInfo struct {
 	Took   time.Duration // since the record before was learnt
 	Decide time.Duration // of that the agreement; 0 if this peer took no part
 	Bytes  uint64        // payload of the own contribution
+	// Instance decided the record; 0 for the start record.
+	Instance uint64
 }
 
 // WaitInfo says for whom a round waits beyond its deadline.
@@ -249,7 +251,11 @@ func (r *Runner) do(c Command) error {
 	case PullFrom:
 		r.pullFrom(c.Peer)
 	case RoundDone:
-		r.cfg.Observe(Info{Round: &RoundInfo{Record: c.Record, Took: c.Took, Decide: r.decideIn, Bytes: r.work.sent.Load()}})
+		info := &RoundInfo{Record: c.Record, Took: c.Took, Decide: r.decideIn, Bytes: r.work.sent.Load()}
+		if c.Cert != nil {
+			info.Instance = c.Cert.Instance
+		}
+		r.cfg.Observe(Info{Round: info})
 		r.decideIn = 0
 	case Wake:
 		r.wakeAt = c.At

@@ -5,6 +5,10 @@ type Adversary struct {
 	Kind string
 }
 
+func Adversaries() []string                        { return []string{} }
+func newAdversary(kind string, n *Node) *Adversary { return &Adversary{Kind: kind} }
+func (a *Adversary) begin()                        {}
+
 func (a *Adversary) block(b []byte) []byte { return b }
 
 func (a *Adversary) update(base, theta []float32, sw *Swarm) {}

@@ -45,7 +45,8 @@ type checker struct {
 	at       []time.Time         // when each record was first known
 	ends     map[int]bool        // peers that said finished
 	used     spanSet             // positions that counted
-	pending  map[uint64]bool     // heights whose samples wait for the record before
+	counted  uint64              // local steps that counted
+	instance uint64              // that decides the next record
 
 	hung     int // rounds that exceeded their bound, each once
 	hungAt   uint64
@@ -53,7 +54,7 @@ type checker struct {
 }
 
 func newChecker(sw *Swarm) *checker {
-	return &checker{sw: sw, versions: map[uint64]wire.CID{}, ends: map[int]bool{}, pending: map[uint64]bool{}}
+	return &checker{sw: sw, versions: map[uint64]wire.CID{}, ends: map[int]bool{}}
 }
 
 func (c *checker) fail(name, format string, args ...any) {
@@ -71,8 +72,8 @@ func (c *checker) head() *wire.Record {
 }
 
 // decided hears that a peer learnt a record.
-func (c *checker) decided(n *Node, r *wire.Record, decide time.Duration) {
-	d := r.Digest()
+func (c *checker) decided(n *Node, i *elastic.RoundInfo) {
+	r, d := i.Record, i.Record.Digest()
 	switch {
 	case r.Round < uint64(len(c.records)):
 		if c.names[r.Round] != d {
@@ -90,8 +91,23 @@ func (c *checker) decided(n *Node, r *wire.Record, decide time.Duration) {
 	}
 	c.cut(r, &e)
 	c.records, c.names, c.at = append(c.records, r), append(c.names, d), append(c.at, now)
+	c.instance = i.Instance + 1
+	c.forget()
 	c.samples(r)
 	c.sw.trail.add(e)
+	if c.sw.onRecord != nil {
+		c.sw.onRecord(r.Round)
+	}
+}
+
+// kept is how many of the newest records the checker holds; of older ones only
+// the digest.
+const kept = 64
+
+func (c *checker) forget() {
+	if n := len(c.records); n > kept {
+		c.records[n-1-kept] = nil
+	}
 }
 
 // cut notes what a record says of everybody, and whether it wrongs an honest peer.
@@ -139,10 +155,12 @@ func (c *checker) samples(r *wire.Record) {
 	}
 	for _, h := range hs {
 		spans := h.Header.Spans
+		steps := uint64(h.Header.Steps)
 		if h.Header.Parts == 0 && len(spans) > 0 { // of a window only the common steps count
-			steps := min(r.Steps-c.records[r.Round-1].Steps, uint64(h.Header.Steps))
+			steps = min(r.Steps-c.records[r.Round-1].Steps, uint64(h.Header.Steps))
 			spans = firstSpans(spans, wire.SpanLen(spans)/uint64(h.Header.Steps)*steps)
 		}
+		c.counted += steps
 		for _, s := range spans {
 			if !c.used.add(s) {
 				c.fail(checkSamples, "record %d counts positions %d to %d, of which some counted before", r.Round, s.Lo, s.Hi)
@@ -178,6 +196,7 @@ func (c *checker) appended(n *Node, h wire.Head, entries []wire.EntryBody) {
 		if e.Kind != wire.EntryVersion {
 			continue
 		}
+		n.version, n.round = e.Ref, e.Round
 		first, ok := c.versions[e.Round]
 		if !ok {
 			c.versions[e.Round] = e.Ref

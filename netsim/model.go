@@ -162,8 +162,11 @@ func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, err
 	loop := t.m.sw.Loop
 	steps := min(uint64(j.Steps), wire.SpanLen(j.Spans)/uint64(j.Batch))
 	began := loop.Now()
-	if err := loop.Sleep(ctx, time.Duration(steps)*t.pace()); err != nil {
-		steps = min(steps, uint64(loop.Now().Sub(began)/t.pace()))
+	err := loop.Sleep(ctx, time.Duration(steps)*t.pace())
+	took := loop.Now().Sub(began)
+	t.m.sw.computed += min(float64(steps), float64(took)/float64(t.pace()))
+	if err != nil {
+		steps = min(steps, uint64(took/t.pace()))
 	}
 	u := elastic.Update{Steps: int(steps), Used: steps * uint64(j.Batch)}
 	if steps == 0 {
@@ -183,7 +186,10 @@ func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, err
 
 // Gradient implements elastic.Trainer.
 func (t *trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {
-	if err := t.m.sw.Loop.Sleep(ctx, t.pace()); err != nil {
+	began := t.m.sw.Loop.Now()
+	err := t.m.sw.Loop.Sleep(ctx, t.pace())
+	t.m.sw.computed += min(1, float64(t.m.sw.Loop.Now().Sub(began))/float64(t.pace()))
+	if err != nil {
 		return 0, err
 	}
 	loss := t.m.gradient(t.theta, spans, dst)

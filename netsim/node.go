@@ -34,7 +34,11 @@ type Node struct {
 	life  *life // nil while no process runs
 	lives int
 
-	heads []wire.Head // of the own log, as each append returned it
+	heads   []wire.Head // of the own log, as each append returned it
+	version wire.CID    // newest in the own log
+	round   uint64      // of version
+	since   time.Time   // when the process was started
+	left    bool        // it said good-bye and stays away
 	traffic
 }
 
@@ -79,10 +83,10 @@ func (c clock) Now() time.Time { return c.Loop.Now().Add(c.n.Skew) }
 
 // Start starts the node's process on what its disk holds.
 func (n *Node) Start() error {
-	if n.life != nil {
-		return fmt.Errorf("peer %d runs already", n.Index)
-	}
 	sw := n.sw
+	if n.life != nil || sw.closed {
+		return fmt.Errorf("peer %d runs already, or the simulation is over", n.Index)
+	}
 	lf := &life{n: n}
 	lf.ctx, lf.cancel = sw.Loop.Context(sw.ctx, elastic.Forever)
 	kv := lifeKV{lf, n.disk.kv, true}
@@ -110,7 +114,7 @@ func (n *Node) Start() error {
 		return fmt.Errorf("peer %d: %w", n.Index, err)
 	}
 	n.lives++
-	n.life = lf
+	n.life, n.since, n.left = lf, sw.Loop.Now(), false
 	sw.trail.add(Event{Kind: "start", Peer: n.Index})
 	sw.Loop.Go(func() {
 		err := lf.runner.Run(lf.ctx)
@@ -151,6 +155,7 @@ func (n *Node) drop() {
 	lf.dead = true
 	lf.cancel()
 	n.life = nil
+	n.sw.uptime += n.sw.Loop.Now().Sub(n.since)
 	n.sw.disconnect(n)
 }
 
@@ -167,6 +172,7 @@ func (n *Node) Leave() {
 		lf.runner.Leave(ctx)
 		if n.life == lf {
 			n.drop()
+			n.left = true
 		}
 	})
 }
@@ -174,7 +180,7 @@ func (n *Node) Leave() {
 // Wipe loses the disk of a node that does not run.
 func (n *Node) Wipe() {
 	n.disk.wipe()
-	n.heads = nil
+	n.heads, n.version, n.round = nil, wire.CID{}, 0
 	n.sw.trail.add(Event{Kind: "wipe", Peer: n.Index})
 }
 
@@ -185,7 +191,7 @@ func (lf *life) observe(i elastic.Info) {
 	}
 	switch {
 	case i.Round != nil:
-		lf.n.sw.check.decided(lf.n, i.Round.Record, i.Round.Decide)
+		lf.n.sw.check.decided(lf.n, i.Round)
 	case i.Finished != nil:
 		lf.n.sw.check.finished(lf.n)
 	}

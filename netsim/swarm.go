@@ -54,6 +54,11 @@ type Swarm struct {
 	cuts   map[[2]int]bool
 	check  *checker
 	trail  *Trail
+
+	onRecord func(round uint64) // may be nil; called when anybody first decides it
+	computed float64            // local steps that were done, also in vain
+	uptime   time.Duration      // of all processes that have ended
+	closed   bool
 }
 
 // NewSwarm makes the machines and the genesis. Nothing runs yet.
@@ -181,6 +186,7 @@ func (sw *Swarm) Close() error {
 			n.life = nil
 		}
 	}
+	sw.closed = true
 	sw.cancel()
 	if err := sw.Loop.Run(sw.Loop.Now().Add(time.Minute)); err != nil {
 		return err
@@ -250,7 +256,11 @@ func (sw *Swarm) Cut(a, b *Node, cut bool) {
 	if sw.isCut(a, b) == cut {
 		return
 	}
-	sw.cuts[pairOf(a, b)] = cut
+	if cut {
+		sw.cuts[pairOf(a, b)] = true
+	} else {
+		delete(sw.cuts, pairOf(a, b))
+	}
 	if a.life == nil || b.life == nil {
 		return
 	}
@@ -264,10 +274,13 @@ func (sw *Swarm) Cut(a, b *Node, cut bool) {
 
 // Partition cuts the machines into two sides, or heals them when one is empty.
 func (sw *Swarm) Partition(side map[int]bool) {
+	was := len(sw.cuts)
 	for i, a := range sw.Nodes {
 		for _, b := range sw.Nodes[i+1:] {
 			sw.Cut(a, b, side[a.Index] != side[b.Index])
 		}
 	}
-	sw.trail.add(Event{Kind: "partition", Peer: len(side)})
+	if len(sw.cuts) > 0 || was > 0 {
+		sw.trail.add(Event{Kind: "partition", Peer: len(side)})
+	}
 }

@@ -1,35 +1,35 @@
 package netsim
 
 import (
-	"fmt"
+	"encoding/json"
+	"os"
 	"testing"
-	"time"
 )
 
 func TestFirst(t *testing.T) {
-	for _, peers := range []int{30} {
-		for _, preset := range []string{"diloco", "ddp"} {
-			t.Run(fmt.Sprint(preset, peers), func(t *testing.T) {
-				began := time.Now()
-				sw, err := NewSwarm(SwarmConfig{Peers: peers, Rounds: 5, Steps: 5, Seed: 3, Preset: preset, Logger: nil})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := sw.Start(); err != nil {
-					t.Fatal(err)
-				}
-				if err := sw.Until(2*time.Minute, "all finish", func() bool { return len(sw.check.ends) == peers }); err != nil {
-					t.Fatal(err)
-				}
-				sw.check.end()
-				if sw.check.found != nil {
-					t.Fatal(sw.check.found)
-				}
-				if err := sw.Close(); err != nil {
-					t.Fatal(err)
-				}
-				t.Log(sw.Loop.Steps, sw.trail.Digest(), time.Since(began), sw.Loop.Since())
-			})
-		}
+	for _, name := range []string{"baseline", "kill-anything-15"} {
+		t.Run(name, func(t *testing.T) {
+			b, err := ScenarioText(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var set []string
+			if name != "baseline" {
+				set = []string{"swarm.failures=40"}
+			}
+			if p := os.Getenv("SETP"); p != "" && name != "baseline" {
+				set = append(set, "swarm.preset="+p)
+			}
+			s, err := ParseScenario(name, b, set...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Simulate(t.Context(), s, Options{Trail: NewTrail(os.Stderr)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			j, _ := json.MarshalIndent(r, "", " ")
+			t.Logf("%s", j)
+		})
 	}
 }

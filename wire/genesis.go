@@ -240,7 +240,7 @@ func (g *Genesis) check() error {
 		oneOf("admission", g.Admission.Mode, "allow-list", "open"),
 		inRange("allow-list", uint64(len(g.Admission.Allow)), 0, maxMembers),
 		inRange("part_values", uint64(g.PartValues), PartUnit, MaxBlock/4),
-		inRange("rounds", g.Rounds, 1, 1<<32),
+		inRange("rounds", g.Rounds, 1, MaxRounds),
 		inRange("min_peers", uint64(g.MinPeers), 1, maxMembers),
 		inRange("min_counted", uint64(g.MinCounted), 1, maxMembers),
 		inRange("min_voters", uint64(g.MinVoters), 1, MaxVoters),

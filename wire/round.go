@@ -8,6 +8,8 @@ import (
 
 // Bounds of what a round may hold.
 const (
+	// MaxRounds is the most rounds of a run.
+	MaxRounds = 1 << 32
 	// MaxVoters is the most voters of a table.
 	MaxVoters = 21
 	// MaxMembers is the most active peers of one averaging group.

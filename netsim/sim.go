@@ -1,0 +1,356 @@
+package netsim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"runtime/debug"
+	"time"
+
+	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/wire"
+)
+
+// Sim is one run of a scenario.
+type Sim struct {
+	Scenario *Scenario
+	Swarm    *Swarm
+
+	byRound []*fault
+	quiet   bool // no more faults: the end is near
+	kills   int
+	stuck   string // why the run did not end
+}
+
+// Options of Run.
+type Options struct {
+	Trail    *Trail       // default: one that keeps only the digest
+	Logger   *slog.Logger // default: discards
+	Progress func(p Progress)
+}
+
+// Progress is where a simulation stands.
+type Progress struct {
+	Round   uint64
+	Rounds  uint64 // 0: not known
+	Kills   int
+	Virtual time.Duration
+}
+
+// Result is what `hived netsim run --json` prints.
+type Result struct {
+	Schema   string  `json:"schema"` // hived.netsim/v1
+	Scenario string  `json:"scenario"`
+	Tier     string  `json:"tier"`
+	Seed     uint64  `json:"seed"`
+	Commit   string  `json:"commit"`
+	Digest   string  `json:"digest"` // of the trail
+	Peers    int     `json:"peers"`
+	Rounds   uint64  `json:"rounds"` // decided
+	Kills    int     `json:"kills"`
+	Useful   float64 `json:"useful"`     // local steps that counted, of all that were done
+	Hung     int     `json:"hung"`       // rounds open past their bound while a quorum was up
+	CIDs     int     `json:"cids"`       // of the last version at the honest peers that run
+	Loss     float64 `json:"final_loss"` // of the last version, on what nobody trained on
+	Counted  uint64  `json:"counted"`    // local steps
+	Computed float64 `json:"computed"`   // local steps, parts of steps included
+	// Rate is counted steps by second of a running process.
+	Rate     float64    `json:"rate"`
+	Virtual  float64    `json:"virtual_seconds"`
+	Control  uint64     `json:"control_bytes"`
+	Payload  uint64     `json:"payload_bytes"`
+	Steps    uint64     `json:"events"`
+	Seconds  float64    `json:"seconds"` // real
+	Failure  string     `json:"failure,omitempty"`
+	Violates *Violation `json:"violation,omitempty"`
+}
+
+// Simulate runs a scenario on the event tier. The error is one of the simulation
+// itself; what a checker found is in the result.
+func Simulate(ctx context.Context, s *Scenario, o Options) (*Result, error) {
+	m, err := NewSim(s, o)
+	if err != nil {
+		return nil, err
+	}
+	return m.Run(ctx, o)
+}
+
+// NewSim prepares a scenario that was checked.
+func NewSim(s *Scenario, o Options) (*Sim, error) {
+	cfg := s.config()
+	cfg.Logger, cfg.Trail = o.Logger, o.Trail
+	sw, err := NewSwarm(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
+	}
+	s.outfit(sw)
+	return &Sim{Scenario: s, Swarm: sw}, nil
+}
+
+// Run runs it to its end.
+func (m *Sim) Run(ctx context.Context, o Options) (*Result, error) {
+	began := time.Now()
+	sw := m.Swarm
+	sw.onRecord = func(r uint64) {
+		for _, f := range m.byRound {
+			f.round(r)
+		}
+		if o.Progress != nil {
+			o.Progress(Progress{Round: r, Rounds: m.Scenario.Swarm.Rounds, Kills: m.kills, Virtual: sw.Loop.Since()})
+		}
+	}
+	m.arm()
+	if err := sw.Start(); err != nil {
+		return nil, err
+	}
+	for _, n := range sw.Nodes {
+		if n.Lie != nil {
+			n.Lie.begin()
+		}
+	}
+	if err := m.play(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.calm(ctx); err != nil {
+		return nil, err
+	}
+	sw.check.end()
+	r, err := m.result()
+	if err != nil {
+		return nil, err
+	}
+	if err := sw.Close(); err != nil {
+		return nil, fmt.Errorf("%w (seed %d)", err, m.Scenario.Swarm.Seed)
+	}
+	if err := sw.trail.Flush(); err != nil {
+		return nil, fmt.Errorf("write the trail: %w", err)
+	}
+	r.Seconds = time.Since(began).Seconds()
+	return r, nil
+}
+
+// second lets a virtual second pass and looks after it.
+func (m *Sim) second(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	err := m.Swarm.Advance(time.Second)
+	m.Swarm.check.tick()
+	return err
+}
+
+// play lets time pass until the scenario has ended, or a checker has found
+// something.
+func (m *Sim) play(ctx context.Context) error {
+	w := m.Scenario.Swarm
+	limit := mustSpan(w.Time, 0)
+	if limit == 0 {
+		limit = 1000 * time.Hour
+	}
+	for m.Swarm.check.found == nil {
+		if w.Failures > 0 && m.kills >= w.Failures || m.Swarm.Loop.Since() >= limit || m.finished() {
+			return nil
+		}
+		if m.stalled() {
+			m.stuck = fmt.Sprintf("nothing was decided for %v", m.idle())
+			return nil
+		}
+		if err := m.second(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idle is how long nothing was decided.
+func (m *Sim) idle() time.Duration {
+	c := m.Swarm.check
+	if len(c.at) == 0 {
+		return m.Swarm.Loop.Since()
+	}
+	return m.Swarm.Loop.Now().Sub(c.at[len(c.at)-1])
+}
+
+// stalled reports whether the run has stood still for so long that waiting for
+// more makes no sense. A lost quorum may come back.
+func (m *Sim) stalled() bool { return m.idle() > 4*time.Hour }
+
+// finished reports whether every honest peer that runs has ended the run.
+func (m *Sim) finished() bool {
+	head := m.Swarm.check.head()
+	if head == nil || !head.Last {
+		return false
+	}
+	for _, n := range m.Swarm.Nodes {
+		if n.Up() && n.Lie == nil && !m.Swarm.check.ends[n.Index] {
+			return false
+		}
+	}
+	return true
+}
+
+// calm stops the faults, brings everybody back and waits until all hold the
+// version that is the newest now.
+func (m *Sim) calm(ctx context.Context) error {
+	m.quiet = true
+	sw := m.Swarm
+	sw.Partition(nil)
+	for _, n := range sw.Nodes {
+		n.disk.full = false
+		if n.lives > 0 && !n.left {
+			m.restart(n)
+		}
+	}
+	head := sw.check.head()
+	if head == nil {
+		m.stuck = "the run did not start"
+		return nil
+	}
+	end := sw.Loop.Now().Add(sw.check.bound() + 10*time.Minute)
+	for sw.check.found == nil && sw.Loop.Now().Before(end) {
+		if m.lagging(head.Round) == nil {
+			return nil
+		}
+		if err := m.second(ctx); err != nil {
+			return err
+		}
+	}
+	if n := m.lagging(head.Round); n != nil && m.stuck == "" {
+		m.stuck = fmt.Sprintf("peer %d has version %d, the newest was %d when the faults ended", n.Index, n.round, head.Round)
+	}
+	return nil
+}
+
+// lagging returns an honest running peer that has not got to a version.
+func (m *Sim) lagging(round uint64) *Node {
+	for _, n := range m.Swarm.Nodes {
+		if n.Up() && n.Lie == nil && n.round < round {
+			return n
+		}
+	}
+	return nil
+}
+
+func (m *Sim) restart(n *Node) {
+	if n.Up() || m.Swarm.closed {
+		return
+	}
+	if err := n.Start(); err != nil {
+		m.Swarm.check.fail(checkLogs, "%v", err)
+	}
+}
+
+// result sums up.
+func (m *Sim) result() (*Result, error) {
+	sw, c := m.Swarm, m.Swarm.check
+	r := &Result{Schema: "hived.netsim/v1", Scenario: m.Scenario.Name, Tier: "event", Seed: m.Scenario.Swarm.Seed, Commit: commit(), Digest: sw.trail.Digest(),
+		Peers: m.Scenario.Swarm.Peers, Kills: m.kills, Hung: c.hung, Counted: c.counted, Computed: round6(sw.computed),
+		Virtual: sw.Loop.Since().Seconds(), Steps: sw.Loop.Steps, Violates: c.found, Failure: m.stuck}
+	cids := map[wire.CID]bool{}
+	up := sw.uptime
+	var newest *Node
+	for _, n := range sw.Nodes {
+		r.Control, r.Payload = r.Control+n.Control, r.Payload+n.Payload
+		if !n.Up() {
+			continue
+		}
+		up += sw.Loop.Now().Sub(n.since)
+		if n.Lie == nil && (newest == nil || n.round > newest.round) {
+			newest = n
+		}
+	}
+	if h := c.head(); h != nil {
+		r.Rounds = h.Round
+	}
+	for _, n := range sw.Nodes {
+		if newest != nil && n.Up() && n.Lie == nil && n.round == newest.round {
+			cids[n.version] = true
+		}
+	}
+	r.CIDs = len(cids)
+	if sw.computed > 0 {
+		r.Useful = round6(float64(c.counted) / sw.computed)
+	}
+	if up > 0 {
+		r.Rate = round6(float64(c.counted) / up.Seconds())
+	}
+	if newest != nil {
+		loss, err := m.loss(newest)
+		if err != nil {
+			return nil, err
+		}
+		r.Loss = loss
+	}
+	m.judge(r)
+	return r, nil
+}
+
+func round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }
+
+// judge holds the result against what the scenario expects.
+func (m *Sim) judge(r *Result) {
+	e := m.Scenario.Expect
+	switch {
+	case r.Failure != "":
+	case r.Useful < e.Useful:
+		r.Failure = fmt.Sprintf("useful work is %.4f, the scenario expects %.4f", r.Useful, e.Useful)
+	case e.LossMost > 0 && !(r.Loss <= e.LossMost):
+		r.Failure = fmt.Sprintf("the loss is %.4f, the scenario expects at most %.4f", r.Loss, e.LossMost)
+	case e.Finished && !m.finished():
+		r.Failure = "not every honest peer ended the run"
+	}
+}
+
+// loss evaluates the version that a peer holds, read from its disk.
+func (m *Sim) loss(n *Node) (float64, error) {
+	get := func(_ context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
+		for _, id := range ids {
+			b, err := n.disk.states.Get(id)
+			if err != nil {
+				return err
+			}
+			if err := got(id, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if n.round == 0 {
+		params, _ := m.Swarm.model.trainer(n, nil).Init()
+		return m.Swarm.model.loss(params), nil
+	}
+	mod, err := elastic.NewModel(&m.Swarm.Genesis, m.Swarm.model.schema)
+	if err != nil {
+		return 0, err
+	}
+	want := map[string]int{"params": m.Swarm.model.schema.Params(), "buffers": 0, "outer": mod.OuterLen()}
+	v, err := elastic.LoadVectors(context.Background(), m.Swarm.Genesis.Schema, n.version, want, get)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("peer %d does not hold version %d, which is its newest: %w", n.Index, n.round, err)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("evaluate version %d: %w", n.round, err)
+	}
+	return m.Swarm.model.loss(v["params"]), nil
+}
+
+// commit names the code that ran, as the Go toolchain stamped it.
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	rev, dirty := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			rev = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	return rev + dirty
+}
