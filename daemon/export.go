@@ -115,10 +115,16 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 	if err := put("genesis", r.sealed); err != nil {
 		return Fail(ExitResource, err, "export to %s", dir)
 	}
-	if err := r.runner.Export(ctx, put); err != nil {
-		return Fail(ExitDegraded, err, "export to %s", dir)
+	// First the logs, then the records: a run in progress decides more meanwhile,
+	// and every entry must find its record.
+	newest, err := r.exportLogs(ctx, put)
+	if err == nil {
+		err = r.appliedUpTo(ctx, newest)
 	}
-	if err := r.exportLogs(ctx, put); err != nil {
+	if err == nil {
+		err = r.runner.Export(ctx, put)
+	}
+	if err != nil {
 		return Fail(ExitDegraded, err, "export to %s", dir)
 	}
 	b := s.bytes()
@@ -145,14 +151,34 @@ type logDir struct {
 
 func (l logDir) WriteFile(name string, b []byte) error { return l.put(l.prefix+name, b) }
 
-// exportLogs writes the own log and those of the members that can be reached.
-func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) error {
+// appliedUpTo waits until this peer has made a version that others have.
+func (r *run) appliedUpTo(ctx context.Context, round uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		s, err := r.runner.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("wait for version %d, which another peer's log names: %w", round, err)
+		}
+		if s.Applied >= round {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// exportLogs writes the own log and those of the members that can be reached. It
+// returns the newest round that an entry of them is about.
+func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) (newest uint64, err error) {
 	snap, err := r.runner.Status(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if snap.Head == nil {
-		return errors.New("the run has not started")
+		return 0, errors.New("the run has not started")
 	}
 	for _, seat := range snap.Head.Roster {
 		var head wire.Head
@@ -169,18 +195,45 @@ func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) er
 			cancel()
 		}
 		if err != nil && seat.Peer == r.d.ID() {
-			return err
+			return 0, err
 		}
 		if err != nil || head.Size == 0 {
 			r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
 			continue
 		}
-		err := ledger.ExportEntries(r.id, seat.Peer, head, entries, logDir{put, "logs/" + seat.Peer.String() + "/"})
+		round, err := newestRound(entries)
+		if err == nil && round > snap.Head.Round+maxAheadOfUs {
+			err = fmt.Errorf("it is about round %d, the newest here is %d", round, snap.Head.Round)
+		}
 		if err != nil {
-			return fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
+			r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
+			continue
+		}
+		err = ledger.ExportEntries(r.id, seat.Peer, head, entries, logDir{put, "logs/" + seat.Peer.String() + "/"})
+		if err != nil {
+			return 0, fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
+		}
+		newest = max(newest, round)
+	}
+	return newest, nil
+}
+
+// maxAheadOfUs is how many rounds another peer's log may be ahead: those that are
+// decided while an export is made.
+const maxAheadOfUs = 1000
+
+// newestRound returns the newest version that a log names.
+func newestRound(entries [][]byte) (round uint64, err error) {
+	for _, raw := range entries {
+		e, err := wire.OpenEntry(raw)
+		if err != nil {
+			return 0, err
+		}
+		if e.Kind == wire.EntryVersion {
+			round = max(round, e.Round)
 		}
 	}
-	return nil
+	return round, nil
 }
 
 // postExport writes an export to a directory of this machine.
