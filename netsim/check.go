@@ -89,6 +89,9 @@ func (c *checker) decided(n *Node, i *elastic.RoundInfo) {
 	if r.Round > 0 {
 		e.TookMs = now.Sub(c.at[r.Round-1]).Milliseconds()
 	}
+	for _, n := range c.sw.Nodes {
+		e.Control, e.Payload = e.Control+n.Control, e.Payload+n.Payload
+	}
 	c.cut(r, &e)
 	c.records, c.names, c.at = append(c.records, r), append(c.names, d), append(c.at, now)
 	c.instance = i.Instance + 1

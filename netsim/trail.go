@@ -22,6 +22,8 @@ type Event struct {
 	Lost    []string `json:"lost,omitempty"`    // "index:status" of the others that were planned
 	Loss    float64  `json:"loss,omitempty"`    // mean over the counted
 	TookMs  int64    `json:"took_ms,omitempty"` // since the record before
+	Control uint64   `json:"control,omitempty"` // bytes of all peers so far: announcements, votes, pulls
+	Payload uint64   `json:"payload,omitempty"` // bytes of all peers so far: blocks and slices
 	Text    string   `json:"text,omitempty"`
 }
 

@@ -1,0 +1,143 @@
+package netsim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// SweepConfig of a Sweep.
+type SweepConfig struct {
+	File  string // name for messages
+	Text  []byte // of the scenario
+	Set   []string
+	Seeds []uint64
+	Jobs  int    // simulations at a time
+	Dir   string // where to write; empty: nowhere
+	// Logger and Progress are as in Options; Progress is called by several at once
+	// when there are several jobs.
+	Logger   *slog.Logger
+	Progress func(seed uint64, p Progress)
+}
+
+// Sweep runs a scenario once for each seed. In an output directory it goes on
+// where an earlier one was interrupted: seeds whose result is there and of the
+// same scenario and code are not run again.
+func Sweep(ctx context.Context, c SweepConfig) ([]*Result, error) {
+	out := make([]*Result, len(c.Seeds))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, c.Jobs))
+	for i, seed := range c.Seeds {
+		g.Go(func() error {
+			r, err := c.one(ctx, seed)
+			if err != nil {
+				return fmt.Errorf("seed %d: %w", seed, err)
+			}
+			out[i] = r
+			return nil
+		})
+	}
+	err := g.Wait()
+	return slices.DeleteFunc(out, func(r *Result) bool { return r == nil }), err
+}
+
+func (c SweepConfig) one(ctx context.Context, seed uint64) (*Result, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	s, err := ParseScenario(c.File, c.Text, append(slices.Clone(c.Set), "swarm.seed="+strconv.FormatUint(seed, 10))...)
+	if err != nil {
+		return nil, err
+	}
+	o := Options{Logger: c.Logger}
+	if c.Progress != nil {
+		o.Progress = func(p Progress) { c.Progress(seed, p) }
+	}
+	if c.Dir == "" {
+		return Simulate(ctx, s, o)
+	}
+	dir := c.Dir
+	if len(c.Seeds) > 1 {
+		dir = filepath.Join(c.Dir, "seed-"+strconv.FormatUint(seed, 10))
+	}
+	if r := c.done(dir, s); r != nil {
+		return r, nil
+	}
+	return c.into(ctx, dir, s, o)
+}
+
+// done returns the result of an earlier run of the same scenario and code.
+func (c SweepConfig) done(dir string, s *Scenario) *Result {
+	r, err := ReadResult(dir)
+	if err != nil || r.Commit != commit() || strings.HasSuffix(r.Commit, "-dirty") || r.Commit == "unknown" {
+		return nil
+	}
+	was, err := os.ReadFile(filepath.Join(dir, ScenarioFile))
+	now, err2 := toml.Marshal(s)
+	if errors.Join(err, err2) != nil || string(was) != string(now) {
+		return nil
+	}
+	return r
+}
+
+// into simulates into a directory.
+func (c SweepConfig) into(ctx context.Context, dir string, s *Scenario, o Options) (*Result, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(filepath.Join(dir, ResultFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	text, err := toml.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, ScenarioFile), text, 0o644); err != nil {
+		return nil, err
+	}
+	f, err := os.Create(filepath.Join(dir, EventsFile))
+	if err != nil {
+		return nil, err
+	}
+	o.Trail = NewTrail(f)
+	r, err := Simulate(ctx, s, o)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if r.Violates != nil {
+		b, err := json.MarshalIndent(r.Violates, "", " ")
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "violation.json"), b, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return r, WriteResult(dir, r)
+}
+
+// Estimate is about how much memory a scenario takes, in bytes. It was fitted to
+// measured runs: a part for each peer, and the model's vectors.
+func Estimate(s *Scenario) int64 {
+	params := int64(s.Model.Params)
+	if params == 0 {
+		params = map[string]int64{"mlp": 60_000, "cost": 1}[s.Model.Kind]
+	}
+	if params == 0 {
+		params = 6077
+	}
+	const each, vectors = 4 << 20, 12 // a peer's queues and books; float32 copies of the model
+	n := int64(s.Swarm.Peers + s.Swarm.Spare)
+	return 64<<20 + n*(each+4*vectors*params)
+}
