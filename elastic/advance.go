@@ -282,7 +282,9 @@ func (m *Machine) inputs() Inputs {
 	in.Merged = m.commonMerged()
 	room := wire.MaxMembers - len(head.Roster)
 	in.Readys = values(m.readys, func(e wire.Envelope) bool {
-		return e.Round+maxReadyBehind >= r.plan.Round && e.Round < r.plan.Round
+		// Who is planned has said what it has to say with its header: an older READY
+		// must not keep a peer active that has died since.
+		return e.Round+maxReadyBehind >= r.plan.Round && e.Round < r.plan.Round && r.plan.Share(e.Sender) == nil
 	})
 	in.Readys = slices.DeleteFunc(in.Readys, func(e wire.Envelope) bool {
 		if m.seated(e.Sender) {

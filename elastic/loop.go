@@ -158,6 +158,9 @@ func (r *Runner) drain() error {
 				return err
 			}
 		}
+		if c, ok := ev.(Connected); ok && !c.Up && r.mach.Plan() != nil && r.mach.Plan().Share(c.Peer) != nil {
+			r.endWindow() // no step can be whole without it
+		}
 		if h, ok := ev.(Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
 			r.cache.commit(h.Env.Sender)
 			if h.Env.Sender != r.self {

@@ -163,15 +163,22 @@ func (c *checker) samples(r *wire.Record) {
 			steps = min(r.Steps-c.records[r.Round-1].Steps, uint64(h.Header.Steps))
 			spans = firstSpans(spans, wire.SpanLen(spans)/uint64(h.Header.Steps)*steps)
 		}
-		c.counted += steps
+		if h.Header.Parts > 0 {
+			c.counted += steps
+		}
 		for _, s := range spans {
 			if !c.used.add(s) {
 				c.fail(checkSamples, "record %d counts positions %d to %d, of which some counted before", r.Round, s.Lo, s.Hi)
 			}
 		}
 	}
-	if last := r; r.Last {
-		dealt := last.Cursor - wire.SpanLen(last.Returned)
+	if steps := r.Steps - c.records[r.Round-1].Steps; c.sw.Genesis.Preset.Cadence.Window {
+		// A step of a window is the mean over all that were planned, also over one
+		// that did not live to say so.
+		c.counted += steps * uint64(len(r.Cut))
+	}
+	if r.Last {
+		dealt := r.Cursor - wire.SpanLen(r.Returned)
 		if c.used.size > dealt {
 			c.fail(checkSamples, "%d positions counted, %d were dealt and not returned", c.used.size, dealt)
 		}
