@@ -27,7 +27,7 @@ func recordKey(r uint64) []byte { return binary.BigEndian.AppendUint64([]byte("r
 var baseKey = []byte("base/last")
 
 func (c chain) put(p PersistRecord) error {
-	it := chainItem{Record: wire.Marshal(p.Record)}
+	it := chainItem{Record: p.Record.Bytes()}
 	if p.Cert != nil {
 		it.Cert = wire.Marshal(p.Cert)
 	} else {

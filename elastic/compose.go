@@ -73,7 +73,7 @@ func Compose(g *wire.Genesis, run wire.RunID, h History, in Inputs) (*wire.Recor
 		}
 	}
 	c.finish()
-	return c.rec, nil
+	return c.rec.Finish(), nil
 }
 
 // Validate checks that r is the record that its own inputs give.
@@ -86,7 +86,7 @@ func Validate(g *wire.Genesis, run wire.RunID, h History, r *wire.Record) error 
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(wire.Marshal(want), wire.Marshal(r)) {
+	if !bytes.Equal(want.Bytes(), r.Bytes()) {
 		return fmt.Errorf("validate record %d: its inputs give another record", r.Round)
 	}
 	return nil

@@ -36,7 +36,10 @@ func CheckForm(run wire.RunID, e *wire.Envelope) Verdict {
 	case wire.KindHave:
 		body = &wire.Have{}
 	case wire.KindProposal:
-		body = &wire.Record{}
+		if _, err := wire.OpenRecord(e.Body); err != nil {
+			return Reject
+		}
+		return Accept
 	case wire.KindAttest:
 		body = &wire.Attest{}
 	case wire.KindLeave:

@@ -227,7 +227,7 @@ func ComposeStart(g *wire.Genesis, run wire.RunID, version wire.CID, readys []wi
 	r.Table = powers(r.Table)
 	seed := append([]byte("hived/seed/v1\n"), run[:]...)
 	r.Seed = wire.Sum(seed)
-	return r, nil
+	return r.Finish(), nil
 }
 
 // ValidateStart checks record 0.

@@ -125,7 +125,9 @@ func open(b []byte, limit int) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("%s of %s: %w", e.Kind, e.Sender.Short(), ErrSignature)
 	}
 	e.raw, e.name = bytes.Clone(b), name
-	opened.add(e)
+	if len(b) <= maxOpenedOne {
+		opened.add(name, e, 2*len(b)+256)
+	}
 	return e, nil
 }
 

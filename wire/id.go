@@ -287,14 +287,14 @@ func Verify(p PeerID, domain string, msg, sig []byte) bool {
 		return false
 	}
 	full := append([]byte(domain), msg...)
-	d := digestOf(p, full, sig)
-	if verified.has(d) {
+	d := signatureDigest(p, full, sig)
+	if _, ok := verified.get(d); ok {
 		return true
 	}
 	if !ed25519.Verify(p[:], full, sig) {
 		return false
 	}
-	verified.add(d)
+	verified.add(d, struct{}{}, 1)
 	return true
 }
 

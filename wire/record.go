@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 )
@@ -120,10 +121,34 @@ type Record struct {
 	Seed      Digest // of the next round
 	Steps     uint64 // outer steps up to and with this round
 	Last      bool
+
+	raw  []byte // the canonical encoding of a finished record; see Finish
+	name Digest // of raw
+}
+
+// Finish says that r will not be changed any more: its bytes and its digest are
+// kept. It returns r.
+func (r *Record) Finish() *Record {
+	r.raw = Marshal(r)
+	r.name = Sum(r.raw)
+	return r
+}
+
+// Bytes returns the canonical encoding. The caller must not change it.
+func (r *Record) Bytes() []byte {
+	if r.raw != nil {
+		return r.raw
+	}
+	return Marshal(r)
 }
 
 // Digest names the record.
-func (r *Record) Digest() Digest { return Sum(Marshal(r)) }
+func (r *Record) Digest() Digest {
+	if r.raw != nil {
+		return r.name
+	}
+	return Sum(Marshal(r))
+}
 
 // Seat returns p's seat.
 func (r *Record) Seat(p PeerID) (Seat, bool) {
@@ -166,13 +191,20 @@ func (r *Record) check() error {
 	return checkSpans(r.Returned)
 }
 
-// OpenRecord decodes a record.
+// OpenRecord decodes a record, which the caller must not change: others may have
+// it too.
 func OpenRecord(b []byte) (*Record, error) {
-	var r Record
-	if err := Unmarshal(b, &r, MaxBlock); err != nil {
+	name := Sum(b)
+	if r, ok := decoded.get(name); ok {
+		return r, nil
+	}
+	r := &Record{}
+	if err := Unmarshal(b, r, MaxBlock); err != nil {
 		return nil, err
 	}
-	return &r, nil
+	r.raw, r.name = bytes.Clone(b), name
+	decoded.add(name, r, 4*len(b))
+	return r, nil
 }
 
 // Cert proves that voters of two thirds of the weight decided an instance.

@@ -5,97 +5,71 @@ import (
 	"sync"
 )
 
-// opened remembers envelopes that were opened, by their bytes: one statement
-// comes from many peers and stands in the records that embed it.
-var opened = envelopes{fresh: map[Digest]Envelope{}}
-
-// maxOpened bounds the bytes of each of two generations of envelopes, maxOpenedOne
-// those of one: larger ones are proposals, which come once.
-const (
-	maxOpened    = 4 << 20
-	maxOpenedOne = 16 << 10
+// What was checked once is remembered, by a digest of all bytes that the check
+// read: a statement is looked at when it is heard, in each record that embeds it
+// and when that is replayed, and a digest costs a hundredth of a check. Only what
+// was found good is remembered, so an answer never depends on what was asked
+// before.
+var (
+	verified = newMemory[struct{}](1 << 15) // signatures
+	opened   = newMemory[Envelope](4 << 20) // envelopes, in bytes
+	decoded  = newMemory[*Record](8 << 20)  // records, in bytes
 )
 
-type envelopes struct {
+// maxOpenedOne bounds the bytes of one remembered envelope: larger ones are
+// proposals, which come once.
+const maxOpenedOne = 16 << 10
+
+// memory is a bounded map of two generations: what is asked for stays. It may be
+// used concurrently.
+type memory[V any] struct {
+	most int // of the sizes of a generation
+
 	mu         sync.Mutex
-	fresh, old map[Digest]Envelope
+	fresh, old map[Digest]memorized[V]
 	size       int // of fresh
 }
 
-func (c *envelopes) get(d Digest) (Envelope, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, ok := c.fresh[d]; ok {
-		return e, true
+type memorized[V any] struct {
+	v    V
+	size int
+}
+
+func newMemory[V any](most int) *memory[V] {
+	return &memory[V]{most: most, fresh: map[Digest]memorized[V]{}}
+}
+
+func (m *memory[V]) get(d Digest) (v V, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e, ok := m.fresh[d]; ok {
+		return e.v, true
 	}
-	e, ok := c.old[d]
+	e, ok := m.old[d]
 	if ok {
-		c.put(e)
+		m.put(d, e)
 	}
-	return e, ok
+	return e.v, ok
 }
 
-func (c *envelopes) add(e Envelope) {
-	if len(e.raw) > maxOpenedOne {
-		return
+func (m *memory[V]) add(d Digest, v V, size int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.put(d, memorized[V]{v, size})
+}
+
+func (m *memory[V]) put(d Digest, e memorized[V]) {
+	if m.size += e.size; m.size > m.most {
+		m.fresh, m.old, m.size = map[Digest]memorized[V]{}, m.fresh, e.size
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.put(e)
+	m.fresh[d] = e
 }
 
-func (c *envelopes) put(e Envelope) {
-	const overhead = 256 // of an Envelope and its place in the map
-	if c.size += 2*len(e.raw) + overhead; c.size > maxOpened {
-		c.fresh, c.old, c.size = map[Digest]Envelope{}, c.fresh, 0
-	}
-	c.fresh[e.name] = e
-}
-
-// verified remembers signatures that were found good: a statement is looked at
-// when it is heard, in each record that embeds it and when that is replayed, and
-// a digest costs a hundredth of a check. Only good ones are remembered, by all
-// bytes that the check reads, so an answer never depends on what was asked before.
-var verified = remembered{fresh: map[[32]byte]struct{}{}}
-
-// maxRemembered is how many digests each of two generations holds: 4 MB.
-const maxRemembered = 1 << 15
-
-type remembered struct {
-	mu         sync.Mutex
-	fresh, old map[[32]byte]struct{}
-}
-
-func digestOf(p PeerID, msg, sig []byte) [32]byte {
+// signatureDigest names a signature check.
+func signatureDigest(p PeerID, msg, sig []byte) Digest {
 	h := sha256.New()
 	h.Write(p[:])
 	h.Write(sig) // of fixed length
 	h.Write(msg)
-	return [32]byte(h.Sum(nil))
-}
-
-func (r *remembered) has(d [32]byte) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.fresh[d]; ok {
-		return true
-	}
-	_, ok := r.old[d]
-	if ok {
-		r.put(d)
-	}
-	return ok
-}
-
-func (r *remembered) add(d [32]byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.put(d)
-}
-
-func (r *remembered) put(d [32]byte) {
-	if len(r.fresh) >= maxRemembered {
-		r.fresh, r.old = make(map[[32]byte]struct{}, maxRemembered), r.fresh
-	}
-	r.fresh[d] = struct{}{}
+	return Digest(h.Sum(nil))
 }

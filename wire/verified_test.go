@@ -34,18 +34,19 @@ func TestRememberedSignatures(t *testing.T) {
 
 // The memory is bounded, and what is asked for stays in it.
 func TestRememberedIsBounded(t *testing.T) {
-	r := remembered{fresh: map[[32]byte]struct{}{}}
-	nth := func(i int) (d [32]byte) {
+	const most = 1000
+	r := newMemory[int](most)
+	nth := func(i int) (d Digest) {
 		binary.BigEndian.PutUint64(d[:], uint64(i))
 		return d
 	}
-	for i := range 4 * maxRemembered {
-		r.add(nth(i))
-		if !r.has(nth(0)) {
+	for i := range 4 * most {
+		r.add(nth(i), i, 1)
+		if v, ok := r.get(nth(0)); !ok || v != 0 {
 			t.Fatalf("forgotten after %d others, although it was asked for each time", i)
 		}
 	}
-	if n := len(r.fresh) + len(r.old); n > 2*maxRemembered || r.has(nth(1)) {
-		t.Fatalf("%d are remembered", n)
+	if _, ok := r.get(nth(1)); ok || len(r.fresh)+len(r.old) > 2*most {
+		t.Fatalf("%d and %d are remembered", len(r.fresh), len(r.old))
 	}
 }
