@@ -431,8 +431,8 @@ func (r *Runner) takeItem(it chainItem) error {
 	return r.drain()
 }
 
-// Leave says good-bye: it returns when a record has put this peer to rest, when
-// the run has ended, or when ctx ends.
+// Leave says good-bye: it returns when a record has put this peer to rest and its
+// vote is not needed any more, when the run has ended, or when ctx ends.
 func (r *Runner) Leave(ctx context.Context) {
 	gone := false
 	for !gone {
@@ -444,13 +444,26 @@ func (r *Runner) Leave(ctx context.Context) {
 			gone = h == nil || h.Last || len(r.cfg.Net.Peers()) == 0
 			if h != nil && !gone {
 				s, ok := h.Seat(r.self)
-				gone = !ok || !s.Active
+				gone = (!ok || !s.Active) && r.spared()
 			}
 		})
 		if err != nil || !r.pause(ctx, 50*time.Millisecond) {
 			return
 		}
 	}
+}
+
+// spared reports whether the agreement goes on without this peer: a table acts
+// some instances after the record that changed it, and until then a leaver may be
+// needed. It runs in the loop.
+func (r *Runner) spared() bool {
+	table, weight := r.cfg.Agree.Table(r.mach.NextInstance()), uint64(0)
+	for _, s := range r.mach.Head().Roster {
+		if s.Active && s.Peer != r.self {
+			weight += table.Of(s.Peer)
+		}
+	}
+	return table.Of(r.self) == 0 || table.Quorum(weight)
 }
 
 // Snapshot is what Status returns.

@@ -23,6 +23,7 @@ type worker struct {
 	late     *pending  // late work that may ride into the next round
 	window   *windowState
 	early    []sliceIn     // merged parts of a later round
+	dropped  uint64        // versions of epochs before it were dropped
 	sent     atomic.Uint64 // payload bytes of the newest contribution
 }
 
@@ -91,7 +92,9 @@ func (w *worker) keep(s *State) error {
 	if err := w.r.cfg.KV.Apply([][2][]byte{{stateKey, ptr}}, nil, true); err != nil {
 		return err
 	}
-	if s.Round%StateEpoch == 1 && epoch > 0 {
+	// The version before stays until the next one is whole.
+	if epoch > w.dropped && s.Round%StateEpoch > 0 {
+		w.dropped = epoch
 		return w.r.cfg.States.DropBefore(epoch)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/wire"
 )
@@ -47,6 +48,8 @@ type checker struct {
 	used     spanSet             // positions that counted
 	counted  uint64              // local steps that counted
 	instance uint64              // that decides the next record
+
+	liars string // the newest round in which a lying peer counted
 
 	hung     int // rounds that exceeded their bound, each once
 	hungAt   uint64
@@ -124,6 +127,9 @@ func (c *checker) cut(r *wire.Record, e *Event) {
 		}
 		if v.Status == wire.Counted {
 			e.Counted = append(e.Counted, node.Index)
+			if node.Lie != nil {
+				c.liars = fmt.Sprintf("peer %d (%s) in round %d", node.Index, node.Lie.Kind, r.Round)
+			}
 			continue
 		}
 		e.Lost = append(e.Lost, fmt.Sprintf("%d:%s", node.Index, v.Status))
@@ -256,21 +262,28 @@ func (c *checker) quorum() bool {
 	if r == nil {
 		return true
 	}
+	// A table acts some instances after its record.
+	acting := c.records[max(0, len(c.records)-1-consensus.Lookback)]
+	return c.quorate(r.Table) && c.quorate(acting.Table)
+}
+
+// quorate reports whether those who run and can talk have a quorum of a table.
+func (c *checker) quorate(table wire.Table) bool {
 	var up []*Node
-	for _, p := range r.Table {
+	for _, p := range table {
 		if n := c.sw.byID[p.Peer]; n != nil && n.life != nil && n.Lie == nil && !n.disk.full {
 			up = append(up, n)
 		}
 	}
 	// A majority side is enough: count around each voter those that it reaches.
 	for _, a := range up {
-		w := r.Table.Of(a.ID)
+		w := table.Of(a.ID)
 		for _, b := range up {
 			if c.sw.linked(a, b) {
-				w += r.Table.Of(b.ID)
+				w += table.Of(b.ID)
 			}
 		}
-		if r.Table.Quorum(w) {
+		if table.Quorum(w) {
 			return true
 		}
 	}

@@ -219,6 +219,10 @@ func (lf *life) Append(ctx context.Context, entries []wire.EntryBody) (wire.Head
 
 // Publish implements elastic.Network: one copy to each peer that is connected.
 func (lf *life) Publish(_ context.Context, b []byte) error {
+	if lf.n.Lie != nil {
+		lf.n.Lie.publish(lf, b)
+		return nil
+	}
 	for _, o := range lf.n.sw.reach(lf.n) {
 		lf.announce(o, b)
 	}
@@ -237,6 +241,9 @@ func (lf *life) announce(o *Node, b []byte) {
 	sw.Loop.At(at, func() {
 		if o.life != to || sw.isCut(lf.n, o) || to.runner.Check(b) != elastic.Accept {
 			return
+		}
+		if o.Lie != nil {
+			o.Lie.heard(b)
 		}
 		sw.Loop.Go(func() { to.runner.Hear(to.ctx, b) })
 	})

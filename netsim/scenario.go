@@ -255,6 +255,11 @@ func (s *Scenario) checkGroups() (errs []error) {
 			errs = append(errs, fmt.Errorf("group %s: lie %q is not one of %s", g.Name, g.Lie, strings.Join(Adversaries(), ", ")))
 		}
 	}
+	for i, g := range s.Groups {
+		if g.Lie == "sybil" && (i > 0 || s.Swarm.Spare > 0 || g.Count >= s.Swarm.Peers) {
+			errs = append(errs, fmt.Errorf("group %s: sybils are the first group of a swarm without spare machines", g.Name))
+		}
+	}
 	if total > s.Swarm.Peers+s.Swarm.Spare {
 		errs = append(errs, fmt.Errorf("group: groups of %d machines, there are %d", total, s.Swarm.Peers+s.Swarm.Spare))
 	}
@@ -343,7 +348,13 @@ func (s *Scenario) config() SwarmConfig {
 	if rounds == 0 {
 		rounds = wire.MaxRounds
 	}
-	return SwarmConfig{Peers: w.Peers, Spare: w.Spare, Rounds: rounds, Preset: w.Preset, Codec: w.Codec, Topology: w.Topology, Steps: w.Steps, Seed: w.Seed,
+	strangers := 0
+	for _, g := range s.Groups {
+		if g.Lie == "sybil" {
+			strangers += g.Count
+		}
+	}
+	return SwarmConfig{Peers: w.Peers, Strangers: strangers, Spare: w.Spare, Rounds: rounds, Preset: w.Preset, Codec: w.Codec, Topology: w.Topology, Steps: w.Steps, Seed: w.Seed,
 		Model: ModelConfig{Kind: s.Model.Kind, Params: s.Model.Params, Batch: s.Model.Batch, LR: float32(s.Model.LR), Step: mustSpan(s.Model.Step, 0),
 			Floor: s.Model.Floor, Scale: s.Model.Scale, Power: s.Model.Power},
 		MinPeers: w.MinPeers, MinDeadline: mustSpan(w.DeadlineMin, 0), MaxDeadline: mustSpan(w.DeadlineMax, 0), Link: link, Detect: mustSpan(w.Detect, 0),
@@ -377,6 +388,7 @@ func (s *Scenario) outfit(sw *Swarm) {
 			n.wires.link = link
 			if g.Lie != "" {
 				n.Lie = newAdversary(g.Lie, n)
+				sw.omniscient = true
 			}
 		}
 	}

@@ -301,6 +301,8 @@ func (m *Sim) judge(r *Result) {
 		r.Failure = fmt.Sprintf("the loss is %.4f, the scenario expects at most %.4f", r.Loss, e.LossMost)
 	case e.Finished && !m.finished():
 		r.Failure = "not every honest peer ended the run"
+	case e.Liars && m.Swarm.check.liars != "":
+		r.Failure = "a lying peer counts: " + m.Swarm.check.liars
 	}
 }
 

@@ -15,16 +15,17 @@ import (
 
 // SwarmConfig of a Swarm.
 type SwarmConfig struct {
-	Peers    int    // whose processes are started with the run
-	Spare    int    // further machines that the genesis admits
-	Rounds   uint64 // of the run
-	Preset   string // of elastic.Presets; default diloco
-	Codec    string // default: the preset's
-	Topology string // default: the preset's
-	Steps    uint32 // local steps of a round, or of a window; default the preset's
-	Seed     uint64
-	Model    ModelConfig
-	MinPeers uint32 // default Peers
+	Peers     int    // whose processes are started with the run
+	Spare     int    // further machines that the genesis admits
+	Strangers int    // of the machines of the start, the last ones: not admitted
+	Rounds    uint64 // of the run
+	Preset    string // of elastic.Presets; default diloco
+	Codec     string // default: the preset's
+	Topology  string // default: the preset's
+	Steps     uint32 // local steps of a round, or of a window; default the preset's
+	Seed      uint64
+	Model     ModelConfig
+	MinPeers  uint32 // default Peers
 	// MinDeadline and MaxDeadline bound a round; default 200 ms and 20 s.
 	MinDeadline, MaxDeadline time.Duration
 	Link                     Link          // of every peer; default 1 ms one way
@@ -59,6 +60,9 @@ type Swarm struct {
 	computed float64            // local steps that were done, also in vain
 	uptime   time.Duration      // of all processes that have ended
 	closed   bool
+
+	omniscient  bool    // the honest updates are booked, for those who misuse them
+	now, before *honest // of the newest round and of the one before
 }
 
 // NewSwarm makes the machines and the genesis. Nothing runs yet.
@@ -67,7 +71,7 @@ func NewSwarm(cfg SwarmConfig) (*Swarm, error) {
 		cfg.Preset = "diloco"
 	}
 	if cfg.MinPeers == 0 {
-		cfg.MinPeers = uint32(cfg.Peers)
+		cfg.MinPeers = uint32(cfg.Peers - cfg.Strangers)
 	}
 	if cfg.MinDeadline == 0 {
 		cfg.MinDeadline = 200 * time.Millisecond
@@ -137,6 +141,9 @@ func (sw *Swarm) makeGenesis() error {
 		g.Preset.Topology = cfg.Topology
 	}
 	for _, n := range sw.sorted {
+		if n.Index >= cfg.Peers-cfg.Strangers && n.Index < cfg.Peers {
+			continue
+		}
 		g.Admission.Allow = append(g.Admission.Allow, n.ID)
 	}
 	if cfg.Change != nil {

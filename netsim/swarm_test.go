@@ -1,35 +1,189 @@
 package netsim
 
 import (
+	"context"
 	"encoding/json"
+	"flag"
+	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/apiary-net/hived/elastic"
 )
 
-func TestFirst(t *testing.T) {
-	for _, name := range []string{"baseline", "kill-anything-15"} {
+var update = flag.Bool("update", false, "write golden files")
+
+// scenario reads a built-in scenario.
+func scenario(t *testing.T, name string, set ...string) *Scenario {
+	t.Helper()
+	b, err := ScenarioText(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ParseScenario(name+".toml", b, set...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func simulate(t *testing.T, s *Scenario, o Options) *Result {
+	t.Helper()
+	r, err := Simulate(t.Context(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// long are the scenarios that take more than a few seconds; TestLongScenarios
+// runs them.
+var long = map[string]bool{"kill-anything-15": true, "kill-anything-60": true, "diurnal": true, "voters-drain": true, "churn": true, "preemption": true,
+	"flash-crowd": true, "stragglers": true, "leader-dies": true}
+
+// Every fast scenario keeps its promise and no checker finds anything.
+func TestSwarmScenarios(t *testing.T) {
+	for _, name := range Scenarios() {
+		if long[name] {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			b, err := ScenarioText(name)
-			if err != nil {
-				t.Fatal(err)
+			t.Parallel()
+			r := simulate(t, scenario(t, name), Options{})
+			if r.Violates != nil || r.Failure != "" || r.CIDs != 1 || r.Hung != 0 {
+				b, err := json.MarshalIndent(r, "", " ")
+				t.Fatalf("%s %v", b, err)
 			}
-			var set []string
-			if name != "baseline" {
-				set = []string{"swarm.failures=40"}
-			}
-			if p := os.Getenv("SETP"); p != "" && name != "baseline" {
-				set = append(set, "swarm.preset="+p)
-			}
-			s, err := ParseScenario(name, b, set...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := Simulate(t.Context(), s, Options{Trail: NewTrail(os.Stderr)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			j, _ := json.MarshalIndent(r, "", " ")
-			t.Logf("%s", j)
 		})
+	}
+}
+
+// The slow ones, shortened: what they are about happens in the first rounds.
+func TestSwarmShortened(t *testing.T) {
+	for name, set := range map[string][]string{
+		"churn":            {"swarm.peers=10", "swarm.rounds=12"},
+		"preemption":       {"swarm.rounds=12"},
+		"flash-crowd":      {"swarm.rounds=10"},
+		"stragglers":       {"swarm.peers=8", "swarm.rounds=12"},
+		"leader-dies":      {"swarm.peers=8", "swarm.rounds=15"},
+		"kill-anything-15": {"swarm.peers=12", "swarm.failures=10", "expect.useful=0"},
+		"voters-drain":     {"swarm.peers=9", "swarm.rounds=20"},
+		"diurnal":          {"swarm.peers=15", "swarm.time=100m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := simulate(t, scenario(t, name, set...), Options{})
+			if r.Violates != nil || r.Failure != "" || r.CIDs != 1 || r.Hung != 0 {
+				b, err := json.MarshalIndent(r, "", " ")
+				t.Fatalf("%s %v", b, err)
+			}
+		})
+	}
+}
+
+// A ddp swarm loses a step, not a window, when a peer is killed.
+func TestSwarmWindowSurvivesAKill(t *testing.T) {
+	r := simulate(t, scenario(t, "kill-anything-60", "swarm.preset=ddp", "swarm.peers=8", "swarm.failures=4"), Options{})
+	if r.Violates != nil || r.Failure != "" || r.Useful < 0.96 {
+		t.Fatalf("useful %v, %v %v", r.Useful, r.Failure, r.Violates)
+	}
+}
+
+// The same seed gives the same trail, byte for byte: again, with one processor,
+// and (by the golden file) on other processors and without cgo. Another seed
+// gives another.
+func TestDigestPinned(t *testing.T) {
+	golden := filepath.Join("testdata", "digests.txt")
+	lines := ""
+	for _, c := range [][]string{{"baseline"}, {"leader-dies", "swarm.rounds=8"}, {"baseline", "swarm.preset=ddp", "swarm.rounds=4"}} {
+		var first *Result
+		for i := range 3 {
+			procs := runtime.GOMAXPROCS(1 + i%2)
+			r := simulate(t, scenario(t, c[0], append(c[1:], "swarm.seed=7", "swarm.peers=4", "swarm.min_peers=4", "model.params=500")...), Options{})
+			runtime.GOMAXPROCS(procs)
+			if r.Violates != nil {
+				t.Fatal(r.Violates)
+			}
+			if first == nil {
+				first = r
+			} else if r.Digest != first.Digest {
+				t.Fatalf("%v: run %d gave %s, run 0 gave %s", c, i, r.Digest, first.Digest)
+			}
+		}
+		lines += fmt.Sprintf("%s %s\n", strings.Join(c, " "), first.Digest)
+		other := simulate(t, scenario(t, c[0], append(c[1:], "swarm.seed=8", "swarm.peers=4", "swarm.min_peers=4", "model.params=500")...), Options{})
+		if other.Digest == first.Digest {
+			t.Fatalf("%v: seeds 7 and 8 give the same trail", c)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(lines), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines != string(want) {
+		t.Fatalf("trails differ from %s; if the protocol was changed on purpose, run this test with -update\n got:\n%swant:\n%s", golden, lines, want)
+	}
+}
+
+// A task that reads anything but the loop's order would show in a longer run.
+func TestSwarmSameDigestAgainAndAgain(t *testing.T) {
+	runs := 4
+	if os.Getenv("HIVED_LONG") != "" {
+		runs = 20
+	}
+	digest := ""
+	for range runs {
+		r := simulate(t, scenario(t, "leader-dies", "swarm.peers=6", "swarm.rounds=8"), Options{})
+		if digest != "" && r.Digest != digest {
+			t.Fatalf("trails %s and %s of one seed", r.Digest, digest)
+		}
+		digest = r.Digest
+	}
+}
+
+// The loop: order by time then insertion, waits with a limit, signals, contexts.
+func TestLoop(t *testing.T) {
+	l := NewLoop()
+	var got []string
+	say := func(s string) { got = append(got, fmt.Sprintf("%v %s", l.Since(), s)) }
+	sig := l.NewSignal()
+	root, cancel := l.Context(context.Background(), elastic.Forever)
+	l.Go(func() {
+		say("waits")
+		if err := l.Wait(root, time.Second, sig); err != elastic.ErrTimeout {
+			t.Errorf("a wait without a signal ended with %v", err)
+		}
+		say("timed out")
+		if err := l.Wait(root, time.Minute, sig); err != nil {
+			t.Errorf("a wait for a signal ended with %v", err)
+		}
+		say("raised")
+		if err := l.Sleep(root, time.Hour); err == nil {
+			t.Error("a sleep outlived its context")
+		}
+		say("cancelled")
+	})
+	l.After(3*time.Second, func() { say("b"); cancel() })
+	l.After(2*time.Second, func() { say("a1"); sig.Raise() })
+	l.After(2*time.Second, func() { say("a2") })
+	if err := l.Run(epoch.Add(time.Minute)); err != nil || l.Tasks() != 0 {
+		t.Fatalf("%v, %d tasks are left", err, l.Tasks())
+	}
+	want := "0s waits, 1s timed out, 2s a1, 2s raised, 2s a2, 3s b, 3s cancelled"
+	if s := strings.Join(got, ", "); s != want {
+		t.Fatalf("got  %s\nwant %s", s, want)
+	}
+	l.Go(func() { panic("at last") })
+	if err := l.Run(epoch.Add(2 * time.Minute)); err == nil || !strings.Contains(err.Error(), "at last") {
+		t.Fatalf("a panic of a task gives %v", err)
 	}
 }
