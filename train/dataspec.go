@@ -23,6 +23,7 @@ type DataSpec struct {
 	File         string `toml:"file" comment:"column of labels with the file's name; default file"`
 	Label        string `toml:"label" comment:"column with the class; default label"`
 	Group        string `toml:"group" comment:"column whose equal values stay on one side of a split"`
+	GroupFrom    string `toml:"group_from" comment:"csv: column of labels that holds the group of a row, whose group column names a row of labels by its file"`
 	LabelPattern string `toml:"label_pattern" comment:"regular expression with one group: the class in a file's name"`
 	GroupPattern string `toml:"group_pattern" comment:"the same for the group"`
 

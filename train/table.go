@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -196,6 +197,10 @@ func openTable(d DataSpec) (Dataset, error) {
 			return nil, fmt.Errorf("data group_pattern %q: want a regular expression with one group, and the column group (%v)", d.GroupPattern, err)
 		}
 	}
+	look, err := lookupGroups(d)
+	if err != nil {
+		return nil, err
+	}
 	columns, values, err := t.inputs(d, label, group)
 	if err != nil {
 		return nil, err
@@ -209,6 +214,7 @@ func openTable(d DataSpec) (Dataset, error) {
 		return nil, fmt.Errorf("open csv: %s: %w", d.Path, err)
 	}
 	var names []string
+	missing := 0
 	for i, row := range t.rows {
 		g := ""
 		if group >= 0 {
@@ -218,6 +224,13 @@ func openTable(d DataSpec) (Dataset, error) {
 					return nil, fmt.Errorf("%s:%d: group_pattern does not match %q: %w", t.path, t.lines[i], g, ErrData)
 				}
 				g = m[1]
+			}
+			if look != nil {
+				var ok bool
+				if g, ok = look[g]; !ok {
+					missing++
+					continue
+				}
 			}
 		}
 		if strings.TrimSpace(row[label]) == "" {
@@ -237,7 +250,32 @@ func openTable(d DataSpec) (Dataset, error) {
 	if d.Noise > 0 {
 		l.augment = func(x []float32, key uint64) { addNoise(x, float32(d.Noise), key) }
 	}
+	if missing*2 > len(t.rows) {
+		return nil, fmt.Errorf("open csv: %d of %d rows have no group in %s: %w", missing, len(t.rows), d.Labels, ErrData)
+	}
 	return l.finish(names, sp.copies)
+}
+
+// lookupGroups reads the groups of rows from the labels file, by file name without
+// its ending; nil without one. Rows that it lacks are left out.
+func lookupGroups(d DataSpec) (map[string]string, error) {
+	if d.GroupFrom == "" {
+		return nil, nil
+	}
+	t, err := readTable(d.Labels, false)
+	if err != nil {
+		return nil, err
+	}
+	file, err1 := t.column(named(d.File, "file"))
+	group, err2 := t.column(d.GroupFrom)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, row := range t.rows {
+		out[strings.TrimSuffix(row[file], path.Ext(row[file]))] = row[group]
+	}
+	return out, nil
 }
 
 // inputs returns the columns that are samples' values.
