@@ -54,7 +54,9 @@ type DataSpec struct {
 	High     float64  `toml:"high" comment:"series: larger values are faults; 0: no bound"`
 	Until    string   `toml:"until" comment:"series: training ends before this time"`
 	TestEnd  string   `toml:"test_until" comment:"series: the test split is from until to before this time"`
-	Weather  string   `toml:"weather" comment:"series: CSV file of further inputs, the same for all series"`
+	// Calibration is read, and written beside the model.
+	Calibration string `toml:"calibration" comment:"series: file with what earlier forecasts were worth, as a run leaves it beside its model"`
+	Weather     string `toml:"weather" comment:"series: CSV file of further inputs, the same for all series"`
 }
 
 // openers make data sets by format.
@@ -86,7 +88,7 @@ func OpenData(d DataSpec) (Dataset, error) {
 
 // rebase makes relative paths start at base.
 func (d *DataSpec) rebase(base string) {
-	for _, p := range []*string{&d.Path, &d.Tokenizer, &d.Labels, &d.Weather} {
+	for _, p := range []*string{&d.Path, &d.Tokenizer, &d.Labels, &d.Weather, &d.Calibration} {
 		*p = rebased(base, *p)
 	}
 }

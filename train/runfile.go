@@ -42,6 +42,9 @@ type ModelSpec struct {
 	Vocab      int64 `toml:"vocab"`
 	Style      int64 `toml:"style" comment:"gpt: 1 GPT-2, 2 Llama"`
 	RopeTheta  int64 `toml:"rope_theta"`
+	NormEps    int64 `toml:"norm_eps" comment:"gpt: in units of 1e-9"`
+	Untied     int64 `toml:"untied" comment:"gpt: 1: the head has weights of its own"`
+	Lora       int64 `toml:"lora" comment:"gpt: rank of adapters; everything else is frozen"`
 	Depth      int64 `toml:"depth"`
 	Filters    int64 `toml:"filters"`
 	Groups     int64 `toml:"groups"`
@@ -158,7 +161,7 @@ func (r RunFile) digest(data Dataset) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r.Threads, r.MaxBytes, r.Output.Dir, r.Name, r.Data.Path = 0, 0, "", "", ""
+	r.Threads, r.MaxBytes, r.Output.Dir, r.Name, r.Data.Path, r.Data.Calibration = 0, 0, "", "", "", ""
 	b, err := json.Marshal(r)
 	if err != nil {
 		return "", err

@@ -30,6 +30,7 @@ type series struct {
 	list     []grid
 	splits   map[string][]moment
 	Dropped  Dropped
+	past     *Calibration
 	digest   func() wire.Digest
 }
 
@@ -72,6 +73,9 @@ func openSeries(d DataSpec) (Dataset, error) {
 		return nil, err
 	}
 	if err := s.sample(); err != nil {
+		return nil, err
+	}
+	if s.past, err = openCalibration(s.d.Calibration, s.Form().Terms); err != nil {
 		return nil, err
 	}
 	s.digest = sync.OnceValue(s.root)

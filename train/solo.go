@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -190,8 +191,16 @@ func (r *soloRun) evaluate(ctx context.Context, p *Point) error {
 
 // write saves parameters and buffers under their tensors' names.
 func (r *soloRun) write(name string, params, buffers []float32, step uint64) error {
+	args, err := ModelArgs(r.Model, r.Args)
+	if err != nil {
+		return err
+	}
+	model, err := json.Marshal(modelMeta{r.Model, args})
+	if err != nil {
+		return err
+	}
 	return replaceFile(filepath.Join(r.Dir, name), func(w io.Writer) error {
-		return WriteTensors(w, NamedTensors(r.t.Schema(), params, buffers), map[string]string{"format": "pt", "hived.step": fmt.Sprint(step), "hived.run": r.Run})
+		return WriteTensors(w, NamedTensors(r.t.Schema(), params, buffers), map[string]string{"format": "pt", "hived.model": string(model), "hived.step": fmt.Sprint(step), "hived.run": r.Run})
 	})
 }
 

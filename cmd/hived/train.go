@@ -169,6 +169,9 @@ func (a *app) trainReport(c *cobra.Command, r train.RunFile, t *train.Training, 
 	if err != nil {
 		return daemon.Fail(daemon.ExitFailed, err, "evaluate %q", r.Name)
 	}
+	if err := m.KeepCalibration(t.Data, t.Final, t.Dir); err != nil {
+		return daemon.Fail(daemon.ExitFailed, err, "keep the calibration of %q", r.Name)
+	}
 	rep := trainReport{Schema: "hived.train/v1", Name: r.Name, Model: t.Model, Steps: res.Steps, Resumed: res.Resumed, Split: t.Final, Samples: m.Samples,
 		Loss: m.Loss, Measures: m.Measures, CPU: res.CPU, Seconds: took.Seconds(), Dir: t.Dir}
 	if t.Data.Form().Classes > 0 {

@@ -80,14 +80,15 @@ var (
 )
 
 // prequential forecasts week after week and pools squared errors over weeks and
-// hives. Each week's training starts from the weights of the week before.
+// hives. Each week's training starts from the weights of the week before, and its
+// forecasts are corrected by what those of the weeks before were worth.
 func prequential(b *bench, seed int) ([]value, error) {
-	sums, cpu, start := map[string]float64{}, 0.0, ""
+	sums, cpu, before := map[string]float64{}, 0.0, ""
 	for week := firstWeek; week.Before(lastWeek); week = week.AddDate(0, 0, 7) {
 		set := []string{b.path("data.path", "urban-hive-sensors/sensor_2021.csv.gz"), b.path("data.weather", "urban-hive-sensors/weather_2021_2022.csv.gz"),
 			"data.until=" + week.Format(time.DateOnly), "data.test_until=" + week.AddDate(0, 0, 7).Format(time.DateOnly)}
-		if start != "" {
-			set = append(set, "model.start="+start)
+		if before != "" {
+			set = append(set, "model.start="+before+"/model.safetensors", "data.calibration="+before+"/calibration.json")
 		}
 		r, err := b.train("hive.toml", seed, set...)
 		if err != nil {
@@ -106,7 +107,7 @@ func prequential(b *bench, seed int) ([]value, error) {
 				sums[k] += v * v * n
 			}
 		}
-		start = r.Dir + "/model.safetensors"
+		before = r.Dir
 	}
 	return pooled(sums, cpu), nil
 }
