@@ -96,6 +96,9 @@ func merged(p pretrained, s decoderShape) (map[string]Tensor, error) {
 	return out, nil
 }
 
+// Context is the most tokens, prompt included.
+func (g *Generator) Context() int { return g.s.context }
+
 // Vocab is the number of tokens.
 func (g *Generator) Vocab() int { return g.s.vocab }
 

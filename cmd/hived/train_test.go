@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,44 @@ func TestTrainRefusals(t *testing.T) {
 	}
 	for _, args := range [][]string{{"train", filepath.Join(dir, "no.toml")}, {"train", "--task", "birds"}, {"train", "a", "b"}, {"train", "--set", "x"}} {
 		if r := hived(t, nil, args...); r.code == 0 || r.out != "" || r.err == "" {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+}
+
+// TestGenerate continues a text with what `hived train` left, in its own form and
+// in Hugging Face's: the same tokens.
+func TestGenerate(t *testing.T) {
+	file := runFile(t, 40)
+	dir := filepath.Dir(file)
+	if r := hived(t, nil, "train", file, "--out", filepath.Join(dir, "run")); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if r := hived(t, nil, "model", "hf", filepath.Join(dir, "run"), filepath.Join(dir, "hf")); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	var got [3]generated
+	for i, args := range [][]string{{"run", "--temperature", "0"}, {"hf", "--temperature", "0"}, {"run", "--temperature", "1", "--seed", "4"}} {
+		args = append([]string{"generate", "--json", "-p", "bees", "-n", "9"}, append([]string{filepath.Join(dir, args[0])}, args[1:]...)...)
+		r := hived(t, nil, args...)
+		if err := json.Unmarshal([]byte(r.out), &got[i]); err != nil || r.code != 0 || len(got[i].IDs) != 13 || !strings.HasPrefix(got[i].Text, "bees") {
+			t.Fatalf("%+v: %v", r, err)
+		}
+	}
+	if !slices.Equal(got[0].IDs, got[1].IDs) || slices.Equal(got[0].IDs, got[2].IDs) {
+		t.Errorf("%v, %v, %v", got[0].IDs, got[1].IDs, got[2].IDs)
+	}
+	if r := hived(t, nil, "generate", filepath.Join(dir, "run"), "-p", "bees", "-n", "500"); r.code != 0 || len(r.out) != 17 || !strings.HasPrefix(r.out, "bees") {
+		t.Errorf("more than the context: %+v", r)
+	}
+	if r := hived(t, nil, "generate", filepath.Join(dir, "run"), "--ids", "1, 2", "-n", "1"); r.code != 0 || strings.Count(r.out, ",") != 2 {
+		t.Errorf("by numbers: %+v", r)
+	}
+	for _, args := range [][]string{{}, {"run"}, {"run", "-p", "x", "--ids", "1"}, {"run", "--ids", "256"}, {"run", "-p", "a text that is too long"}, {"gone", "-p", "x"}, {"run", "-p", "x", "-n", "0"}} {
+		if len(args) > 0 {
+			args[0] = filepath.Join(dir, args[0])
+		}
+		if r := hived(t, nil, append([]string{"generate"}, args...)...); r.code == 0 || r.out != "" || r.err == "" {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
