@@ -59,7 +59,7 @@ var layers = map[string]layer{
 
 // lowest are the folders that no lower one may be imported by: whatever "*"
 // says, nobody imports these.
-var lowest = []string{"cmd/hived", "scripts/tier", "scripts/licences", "scripts/computebench"}
+var lowest = []string{"cmd/hived", "scripts/tier", "scripts/licences", "scripts/computebench", "scripts/quality"}
 
 // Functions that may exceed 70 lines, with the reason.
 var longFunctions = map[string]string{}

@@ -14,9 +14,8 @@ func imageNet(b, h, w, c, groups int, act Act) net {
 		x, y, keys := g.Input("x", F32, b, h, w, 2), g.Input("y", I32, b), g.Input("keys", I32, b)
 		v := g.Conv(x, g.Param("c1", normal, true, c, 3, 3, 2), g.Param("b1", normal, false, c), 1, 1, None)
 		v = g.GroupNorm(v, g.Param("gain", normal, false, c), g.Param("shift", normal, false, c), groups, 1e-5, act)
-		s := g.Reshape(g.AvgPool(v, h, w), b, c)
-		s = g.Sigmoid(g.Linear(g.Relu(s), g.Param("s", normal, true, c, c), g.Param("sb", normal, false, c), None))
-		v = g.Dropout(g.AvgPool(g.Scale(v, s), 2, 3), keys, 0.25, 9)
+		s := g.Sigmoid(g.Linear(g.Relu(g.Mean(v)), g.Param("s", normal, true, c, c), g.Param("sb", normal, false, c), None))
+		v = g.Dropout(g.MaxPool2(g.Scale(v, s), None), keys, 0.25, 9)
 		n := v.Shape[1] * v.Shape[2] * c
 		return g.CrossEntropy(g.Linear(g.Reshape(v, b, n), g.Param("f", normal, true, 10, n), V{}, None), y)
 	}, func(r *rand.Rand) Batch {

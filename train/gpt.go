@@ -89,7 +89,7 @@ type decoder struct {
 func (m decoder) weight(name string, scale float64, o, i int) ops.V {
 	init := ops.Init{Normal: true, Scale: float32(scale)}
 	if m.s.lora > 0 {
-		return m.g.Frozen(name, init, o, i)
+		return m.g.Buffer(name, init, o, i)
 	}
 	return m.g.Param(name, init, true, o, i)
 }

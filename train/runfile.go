@@ -47,7 +47,8 @@ type ModelSpec struct {
 	Lora       int64 `toml:"lora" comment:"gpt: rank of adapters; everything else is frozen"`
 	Depth      int64 `toml:"depth"`
 	Filters    int64 `toml:"filters"`
-	Groups     int64 `toml:"groups"`
+	Norm       int64 `toml:"norm" comment:"resnet: 1 batch norm, 2 group norm"`
+	Groups     int64 `toml:"groups" comment:"resnet: of group norm"`
 	Squeeze    int64 `toml:"squeeze"`
 	StemStride int64 `toml:"stem_stride"`
 	StemPool   int64 `toml:"stem_pool"`
