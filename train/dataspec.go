@@ -73,17 +73,27 @@ var openers = map[string]func(DataSpec) (Dataset, error){
 	},
 }
 
+// Formats returns the names of all formats.
+func Formats() []string { return slices.Sorted(maps.Keys(openers)) }
+
+// Validate checks what can be checked without opening anything.
+func (d DataSpec) Validate() error {
+	if openers[d.Format] == nil {
+		return fmt.Errorf("data format %q, want %s", d.Format, strings.Join(Formats(), ", "))
+	}
+	if d.Path == "" && d.Format != "mnist" && d.Format != "sources" {
+		return fmt.Errorf("data format %s needs a path", d.Format)
+	}
+	return d.SplitSpec.Validate()
+}
+
 // OpenData opens the data set that d describes. It wraps ErrData where files are
 // at fault.
 func OpenData(d DataSpec) (Dataset, error) {
-	open, ok := openers[d.Format]
-	if !ok {
-		return nil, fmt.Errorf("data format %q, want %s", d.Format, strings.Join(slices.Sorted(maps.Keys(openers)), ", "))
+	if err := d.Validate(); err != nil {
+		return nil, err
 	}
-	if d.Path == "" && d.Format != "mnist" && d.Format != "sources" {
-		return nil, fmt.Errorf("data format %s needs a path", d.Format)
-	}
-	return open(d)
+	return openers[d.Format](d)
 }
 
 // rebase makes relative paths start at base.

@@ -243,7 +243,7 @@ func (s *series) grid(name string, rs []reading) (grid, error) {
 	g := grid{name: name, start: rs[0].at / w}
 	n := rs[len(rs)-1].at/w - g.start + 1
 	if n > maxGrid {
-		return g, fmt.Errorf("series %q spans %d steps, limit %d: is a time wrong?", name, n, maxGrid)
+		return g, fmt.Errorf("series %q spans %d steps, limit %d: is a time wrong?: %w", name, n, maxGrid, ErrData)
 	}
 	g.n = int(n)
 	c := len(s.inputs)

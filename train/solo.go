@@ -37,6 +37,9 @@ type Solo struct {
 	Run string
 	// Start are the first parameters by tensor name; absent ones are drawn.
 	Start []Tensor
+	// Started is called before the first step with the memory in bytes that a step
+	// takes and the step that the training goes on from; nil for nobody.
+	Started func(peak int64, resumed uint64)
 	// Observe is called with each point; nil for nobody.
 	Observe func(Point)
 	// Now is the clock; nil is the system's.
@@ -95,6 +98,9 @@ func RunSolo(ctx context.Context, s Solo) (r Result, err error) {
 		return r, err
 	}
 	r.Resumed, r.Peak = run.c.state.Steps, t.Peak()
+	if s.Started != nil {
+		s.Started(r.Peak, r.Resumed)
+	}
 	if s.Dir != "" {
 		if run.curve, err = openCurve(s.Dir, r.Resumed, s.Now); err != nil {
 			return r, err

@@ -215,6 +215,12 @@ func (a *app) trainOutput(c *cobra.Command, t *train.Training) (done func()) {
 		}
 	}
 	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model, t.Data.Len(train.SplitTrain), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
+	t.Started = func(peak int64, resumed uint64) {
+		line(fmt.Sprintf("a step takes %.1f MB", float64(peak)/1e6))
+		if resumed > 0 {
+			line(fmt.Sprintf("going on from step %d", resumed))
+		}
+	}
 	sketch := &sparkline{}
 	t.Observe = func(q train.Point) {
 		progress(q)

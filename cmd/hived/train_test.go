@@ -267,3 +267,42 @@ func TestGenerate(t *testing.T) {
 		}
 	}
 }
+
+// TestExamples decodes every run file of the documentation, checks its model, and
+// that what docs/train.md says of keys is true.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "examples", "*.toml"))
+	if err != nil || len(files) < 6 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r train.RunFile
+		if err := daemon.DecodeFile(f, b, &r); err != nil {
+			t.Error(err)
+		}
+		if err := r.Data.Validate(); err != nil {
+			t.Errorf("%s: %v", f, err)
+		}
+		if r.Schema != 1 || (r.Steps > 0) == (r.Epochs > 0) || !slices.Contains(train.Models(), r.Model.Name) {
+			t.Errorf("%s: %+v", f, r)
+		}
+	}
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "train.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range train.Models() {
+		if !strings.Contains(string(guide), "`"+m+"`") {
+			t.Errorf("docs/train.md does not name the model %s", m)
+		}
+	}
+	for _, f := range train.Formats() {
+		if !strings.Contains(string(guide), "`"+f+"`") {
+			t.Errorf("docs/train.md does not name the format %s", f)
+		}
+	}
+}
