@@ -9,19 +9,19 @@ import (
 
 // DataSpec says where data lie and how they become samples.
 type DataSpec struct {
-	Format string `toml:"format" comment:"mnist, text, jsonl, sources, images, csv, series or wav"`
+	Format string `toml:"format" comment:"mnist, text, jsonl, sources, images, wav, csv, series or tensors"`
 	Path   string `toml:"path" comment:"file or folder"`
 	Ext    string `toml:"ext" comment:"ending of the files that count; empty: all, or what the format knows"`
 	SplitSpec
 
 	Context   int     `toml:"context" comment:"text: tokens of a window; default 128"`
 	Tokenizer string  `toml:"tokenizer" comment:"text: tokenizer.json of a byte-level BPE; empty: bytes"`
-	Field     string  `toml:"field" comment:"jsonl: the field that holds the text; default text"`
+	Field     string  `toml:"field" comment:"jsonl: the field that holds the text, default text; tensors: the inputs, default x"`
 	Tail      float64 `toml:"tail" comment:"text: the last share of each file is the valid split, to compare with published results; else files are held out by hash"`
 
 	Labels       string `toml:"labels" comment:"images, wav: CSV file with a row a file; empty: the first folder of a path is its class"`
 	File         string `toml:"file" comment:"column of labels with the file's name; default file"`
-	Label        string `toml:"label" comment:"column with the class; default label"`
+	Label        string `toml:"label" comment:"column with the class, default label; tensors: the tensor of classes, default y"`
 	Group        string `toml:"group" comment:"column whose equal values stay on one side of a split"`
 	GroupFrom    string `toml:"group_from" comment:"csv: column of labels that holds the group of a row, whose group column names a row of labels by its file"`
 	LabelPattern string `toml:"label_pattern" comment:"regular expression with one group: the class in a file's name"`
@@ -63,9 +63,10 @@ type DataSpec struct {
 var openers = map[string]func(DataSpec) (Dataset, error){
 	"mnist": openDigits,
 	"text":  openTokens, "jsonl": openTokens, "images": openImages,
-	"wav":    openSounds,
-	"csv":    openTable,
-	"series": openSeries,
+	"wav":     openSounds,
+	"csv":     openTable,
+	"series":  openSeries,
+	"tensors": openTensorShards,
 	"sources": func(d DataSpec) (Dataset, error) {
 		c := DefaultText()
 		c.Context, c.Ext, c.Seed = max(d.Context, c.Context), d.Ext, d.Seed
