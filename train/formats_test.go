@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"image"
 	"image/color"
 	"image/png"
@@ -99,14 +100,16 @@ func TestImageFolder(t *testing.T) {
 func TestImageRefusals(t *testing.T) {
 	ok, huge := picture(4, 4, func(int, int) uint8 { return 1 }), picture(4, 4, func(int, int) uint8 { return 9 })
 	b := []byte(huge)
-	binary.BigEndian.PutUint32(b[16:], 1<<30) // width; the checksum is of no use then
+	binary.BigEndian.PutUint32(b[16:], 5000) // width and height, with a good checksum
+	binary.BigEndian.PutUint32(b[20:], 5000)
+	binary.BigEndian.PutUint32(b[29:], crc32.ChecksumIEEE(b[12:29]))
 	spec := func(files map[string]string) DataSpec { return DataSpec{Format: "images", Path: write(t, files)} }
 	refuse(t, "empty folder", spec(nil), "no file under")
 	refuse(t, "no classes", spec(map[string]string{"a.png": ok}), "no folder that would name its class")
 	refuse(t, "one class", spec(map[string]string{"a/a.png": ok}), "1 classes")
 	refuse(t, "unreadable", spec(map[string]string{"a/a.png": ok, "b/b.png": "hello"}), "b/b.png")
 	refuse(t, "empty image", spec(map[string]string{"a/a.png": ok, "b/b.png": ""}), "b/b.png: the file is empty")
-	refuse(t, "lies about its size", spec(map[string]string{"a/a.png": ok, "b/b.png": string(b)}), "b/b.png")
+	refuse(t, "lies about its size", spec(map[string]string{"a/a.png": ok, "b/b.png": string(b)}), "b/b.png: its header says 5000 x 5000 pixels")
 	refuse(t, "no folder", DataSpec{Format: "images", Path: filepath.Join(t.TempDir(), "gone")}, "gone")
 	refuse(t, "not a zip", DataSpec{Format: "images", Path: filepath.Join(write(t, map[string]string{"x.zip": "PK"}), "x.zip")}, "zip")
 	labels := spec(map[string]string{"a.png": ok, "l.csv": "name,label\na.png,1\n"})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -217,4 +218,36 @@ func TestTokens(t *testing.T) {
 	refuse(t, "cut gzip", DataSpec{Format: "text", Path: filepath.Join(write(t, map[string]string{"z": string(zipped(make([]byte, 900))[:20])}), "z")}, "EOF")
 	refuse(t, "no file", DataSpec{Format: "text", Path: dir, Ext: ".md"}, `ends in ".md"`)
 	refuse(t, "tokenizer", DataSpec{Format: "text", Path: dir, Tokenizer: filepath.Join(dir, "a.txt")}, "a.txt")
+}
+
+// TestModelBits trains with one, two and three threads and on the reference: each
+// model's updates and buffers have the same bits.
+func TestModelBits(t *testing.T) {
+	image := Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
+	for _, c := range []struct {
+		model string
+		args  map[string]int64
+		form  Form
+	}{
+		{"resnet", map[string]int64{"filters": 4, "squeeze": 2, "dropout": 100}, image},
+		{"resnet", map[string]int64{"filters": 4, "norm": 2}, image},
+		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "dropout": 100}, Form{Kind: "text", Dims: []int{9}, Classes: 7, Terms: 9}},
+		{"seq", map[string]int64{"hidden": 5, "layers": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
+		{"seq", map[string]int64{"hidden": 5, "layers": 1, "cell": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
+	} {
+		run := func(d ops.Device, threads int) Update {
+			tr := mustNew(t, Config{Model: c.model, Args: FitArgs(c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
+				Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 6, Clip: 1}})
+			u := mustTrain(t, tr, Job{Spans: span(0, 18)})
+			u.Buffers = slices.Clone(u.Buffers)
+			return u
+		}
+		want := run(ops.Reference(), 1)
+		for threads := 1; threads <= 3; threads++ {
+			if got := run(ops.CPU(), threads); !same(got.Delta, want.Delta) || !same(got.Buffers, want.Buffers) || got.Loss != want.Loss {
+				t.Errorf("%s %v with %d threads: loss %v, want %v", c.model, c.args, threads, got.Loss, want.Loss)
+			}
+		}
+	}
+	ops.SetThreads(1)
 }
