@@ -94,6 +94,8 @@ type OptimizerSpec struct {
 	Floor       float64 `toml:"floor" comment:"last rate over the peak rate"`
 	Scale       string  `toml:"scale" comment:"linear or sqrt: the rate is for base_batch samples a step and grows with them"`
 	BaseBatch   int     `toml:"base_batch"`
+	// Rates are layer-wise.
+	Rates map[string]float64 `toml:"rates" comment:"factors of the rate of parameters whose names start so, as {\"wte\" = 0.5}; the longest counts"`
 }
 
 // EvalSpec says what is measured.
@@ -212,6 +214,12 @@ func (o OptimizerSpec) inner() (Inner, error) {
 	i := Inner{Optimizer: o.Rule, LR: float32(lr), Beta1: or(o.Beta1, 0.9), Beta2: or(o.Beta2, 0.99), Momentum: float32(o.Momentum), Eps: or(o.Eps, 1e-8),
 		WeightDecay: float32(o.WeightDecay), Clip: float32(o.Clip), Batch: o.batch(), Accumulate: o.Accumulate,
 		Schedule: Schedule{Decay: o.Decay, Warmup: o.Warmup, Floor: o.Floor}}
+	for k, f := range o.Rates {
+		if i.Rates == nil {
+			i.Rates = map[string]float32{}
+		}
+		i.Rates[k] = float32(f)
+	}
 	if i.Optimizer == "" {
 		i.Optimizer = "adamw"
 	}

@@ -235,3 +235,33 @@ func TestCurveIsCut(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestRates freezes one layer and slows another: SGD's first step is proportional.
+func TestRates(t *testing.T) {
+	c := small()
+	c.Inner = Inner{Optimizer: "sgd", LR: 1, Batch: 4}
+	want := mustTrain(t, mustNew(t, c), Job{Spans: span(0, 4)})
+	c.Inner.Rates = map[string]float32{"h0": 0.5, "h01.": 0}
+	tr := mustNew(t, c)
+	got := mustTrain(t, tr, Job{Spans: span(0, 4)})
+	for _, p := range tr.work.plan.Params {
+		f := float32(1)
+		switch {
+		case strings.HasPrefix(p.Name, "h01."):
+			f = 0
+		case strings.HasPrefix(p.Name, "h0"):
+			f = 0.5
+		}
+		for i := p.Off; i < p.Off+p.Shape.Size(); i++ {
+			if math.Abs(float64(got.Delta[i]-f*want.Delta[i])) > 1e-6 {
+				t.Fatalf("%s moves by %v, want %v times %v", p.Name, got.Delta[i], f, want.Delta[i])
+			}
+		}
+	}
+	for what, rates := range map[string]map[string]float32{"no such layer": {"h9": 1}, "negative": {"h0": -1}} {
+		c.Inner.Rates = rates
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+	}
+}
