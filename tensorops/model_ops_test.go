@@ -175,3 +175,28 @@ func TestRopeTables(t *testing.T) {
 		}
 	}
 }
+
+// TestExpPlain compares with the standard library's function.
+func TestExpPlain(t *testing.T) {
+	for x := float32(-95); x < 95; x += 0.0371 {
+		want := math.Exp(float64(min(88, max(-87, x))))
+		if got := expPlain(x); math.Abs(got-want) > 1e-9*want {
+			t.Fatalf("exp(%v) is %v, want %v", x, got, want)
+		}
+	}
+	if tanh32(-90) != -1 || tanh32(90) != 1 || tanh32(0) != 0 {
+		t.Errorf("tanh: %v %v %v", tanh32(-90), tanh32(90), tanh32(0))
+	}
+}
+
+func BenchmarkSwiglu(b *testing.B) {
+	o := &swiglu{n: 256, c: 512}
+	x, y := make([]float32, 2*256*512), make([]float32, 256*512)
+	for i := range x {
+		x[i] = float32(i%17) - 8
+	}
+	for b.Loop() {
+		o.forward(nil, &call{in: [][]float32{x}, out: [][]float32{y}})
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(y)), "ns/element")
+}

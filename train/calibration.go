@@ -34,7 +34,7 @@ type Fit struct {
 // follow.
 const (
 	calibrationFade  = 0.8
-	calibrationPrior = 0.8
+	calibrationPrior = 0.9
 	calibrationTrust = 20
 	calibrationStep  = 1.5
 	maxCalibration   = 64 << 20
