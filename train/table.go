@@ -70,12 +70,10 @@ func parseTable(b []byte, lenient bool) (*table, error) {
 		line, _ := r.FieldPos(0)
 		switch {
 		case t.header == nil:
-			for _, h := range row {
-				t.header = append(t.header, strings.TrimSpace(h))
-			}
 			if len(row) > maxColumns {
 				return nil, fmt.Errorf("%d columns, limit %d", len(row), maxColumns)
 			}
+			t.name(row, line)
 		case len(row) != len(t.header) && !lenient:
 			return nil, fmt.Errorf("line %d has %d cells, the header %d", line, len(row), len(t.header))
 		case len(row) != len(t.header):
@@ -95,6 +93,24 @@ func parseTable(b []byte, lenient bool) (*table, error) {
 		}
 	}
 	return t, nil
+}
+
+// name takes the columns' names from the first row; one that holds only numbers is
+// no header, and the columns are called 1, 2 and so on.
+func (t *table) name(row []string, line int) {
+	numbers := true
+	for _, h := range row {
+		t.header = append(t.header, strings.TrimSpace(h))
+		_, missing, ok := t.number(h)
+		numbers = numbers && ok && !missing
+	}
+	if !numbers {
+		return
+	}
+	for i := range t.header {
+		t.header[i] = strconv.Itoa(i + 1)
+	}
+	t.rows, t.lines = append(t.rows, row), append(t.lines, line)
 }
 
 // column returns the index of a column.

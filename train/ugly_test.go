@@ -211,3 +211,34 @@ func uglyHive(t *testing.T, glitched, clean string) {
 		t.Errorf("left out %+v", b.Dropped)
 	}
 }
+
+// TestSharedData opens real data sets of each format.
+func TestSharedData(t *testing.T) {
+	root := filepath.Dir(testData(t, "ugly"))
+	at := func(name string) string { return filepath.Join(root, filepath.FromSlash(name)) }
+	for _, c := range []struct {
+		spec    DataSpec
+		samples int // of all splits, copies left out
+		classes int
+	}{
+		{DataSpec{Format: "wav", Path: at("osbh-hive-audio"), Labels: at("osbh-hive-audio/labels.csv"), Rate: 2205, Seconds: 1.2, Hop: 0.05}, 9, 4},
+		{DataSpec{Format: "csv", Path: at("uci-digits/digits.csv.gz"), Label: "65"}, 1797, 10},
+		{DataSpec{Format: "images", Path: at("omniglot/images_background_small1.zip"), LabelPattern: `^(\d+)_`, Height: 28, Grey: true}, 0, 136},
+		{DataSpec{Format: "images", Path: at("varroa-samples"), Height: 20, Width: 16}, 10, 2},
+		{DataSpec{Format: "jsonl", Path: at("fed-shakespeare-roles/clients.jsonl.gz"), Field: "lines", Context: 64}, 0, 256},
+		{DataSpec{Format: "text", Path: at("makemore-names/names.txt.gz"), Context: 32}, 0, 256},
+		{DataSpec{Format: "series", Path: at("bnn-entrance-counts/bees_in_view.csv"), Time: "timestamp", Targets: []string{"bees"}, History: 12}, 0, 0},
+		{DataSpec{Format: "csv", Path: at("bumblebee-colony-weight/bombus.csv"), Label: "habitat", Group: "colony"}, 0, 0},
+	} {
+		d, err := OpenData(c.spec)
+		if err != nil {
+			t.Errorf("%s %s: %v", c.spec.Format, c.spec.Path, err)
+			continue
+		}
+		n := d.Len(SplitTrain) + d.Len(SplitValid) + d.Len(SplitTest)
+		t.Logf("%s: %d samples, %+v", c.spec.Path, n, d.Form())
+		if c.samples > 0 && n != c.samples || n == 0 || c.classes > 0 && d.Form().Classes != c.classes {
+			t.Errorf("%s: %d samples, %+v", c.spec.Path, n, d.Form())
+		}
+	}
+}
