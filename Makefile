@@ -10,7 +10,7 @@ DEPS  := python3-torch libopenblas0-pthread qemu-user gcc-aarch64-linux-gnu libc
 RACED := ./wire ./consensus/... ./ledger ./shards ./gossip ./elastic ./tensorops/codec ./tensorops/merge ./tensorops/num ./daemon ./scripts/...
 
 .DEFAULT_GOAL := build
-.PHONY: all help build demo test race fuzz sim e2e long bench bench-compute kernels lint vuln deps-test
+.PHONY: all help build demo test race fuzz sim e2e long bench bench-compute kernels lint vuln deps-test bench-quality
 
 all: build lint test ## build, lint and test
 
@@ -40,7 +40,11 @@ sim: ## swarms inside one process: real runners on links in memory, virtual time
 e2e: build ## real processes: demo, kill, the commands of the README
 	@$(TIER) -name e2e -- -tags e2e -run E2E -timeout 600s ./cmd/... :: -tags e2e -timeout 1200s ./netsim/proc
 
-long: build ## learning curves, yardsticks, chaos: hours, never in CI
+bench-quality: build ## train every row of the quality table and compare with its goal: half an hour
+	@go run ./scripts/quality
+
+long: build ## learning curves, yardsticks, chaos, three seeds of bench-quality: hours, never in CI
+	@go run ./scripts/quality -seeds 3
 	@HIVED_LONG=1 $(TIER) -name long -- -tags long,e2e -run 'Long|Goals|Yardsticks' -timeout 6h ./...
 
 bench: ## every benchmark once

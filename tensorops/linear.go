@@ -67,7 +67,9 @@ func (l *linear) backward(k kernels, c *call) {
 	if l.bias {
 		k.columns(l.n, l.o, dy, c.din[2])
 	}
-	k.gemm(l.o, l.c, l.n, mat{dy, 1, l.o}, mat{c.in[0], 1, l.c}, c.din[1], l.c, true, nil, false)
+	if c.din[1] != nil {
+		k.gemm(l.o, l.c, l.n, mat{dy, 1, l.o}, mat{c.in[0], 1, l.c}, c.din[1], l.c, true, nil, false)
+	}
 	if c.din[0] != nil {
 		k.gemm(l.n, l.c, l.o, mat{dy, l.o, 1}, mat{c.in[1], 1, l.c}, c.din[0], l.c, false, nil, false)
 	}

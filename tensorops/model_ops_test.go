@@ -14,9 +14,8 @@ func imageNet(b, h, w, c, groups int, act Act) net {
 		x, y, keys := g.Input("x", F32, b, h, w, 2), g.Input("y", I32, b), g.Input("keys", I32, b)
 		v := g.Conv(x, g.Param("c1", normal, true, c, 3, 3, 2), g.Param("b1", normal, false, c), 1, 1, None)
 		v = g.GroupNorm(v, g.Param("gain", normal, false, c), g.Param("shift", normal, false, c), groups, 1e-5, act)
-		s := g.Reshape(g.AvgPool(v, h, w), b, c)
-		s = g.Sigmoid(g.Linear(g.Relu(s), g.Param("s", normal, true, c, c), g.Param("sb", normal, false, c), None))
-		v = g.Dropout(g.AvgPool(g.Scale(v, s), 2, 3), keys, 0.25, 9)
+		s := g.Sigmoid(g.Linear(g.Relu(g.Mean(v)), g.Param("s", normal, true, c, c), g.Param("sb", normal, false, c), None))
+		v = g.Dropout(g.MaxPool2(g.Scale(v, s), None), keys, 0.25, 9)
 		n := v.Shape[1] * v.Shape[2] * c
 		return g.CrossEntropy(g.Linear(g.Reshape(v, b, n), g.Param("f", normal, true, 10, n), V{}, None), y)
 	}, func(r *rand.Rand) Batch {
@@ -175,4 +174,29 @@ func TestRopeTables(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestExpPlain compares with the standard library's function.
+func TestExpPlain(t *testing.T) {
+	for x := float32(-95); x < 95; x += 0.0371 {
+		want := math.Exp(float64(min(88, max(-87, x))))
+		if got := expPlain(x); math.Abs(got-want) > 1e-9*want {
+			t.Fatalf("exp(%v) is %v, want %v", x, got, want)
+		}
+	}
+	if tanh32(-90) != -1 || tanh32(90) != 1 || tanh32(0) != 0 {
+		t.Errorf("tanh: %v %v %v", tanh32(-90), tanh32(90), tanh32(0))
+	}
+}
+
+func BenchmarkSwiglu(b *testing.B) {
+	o := &swiglu{n: 256, c: 512}
+	x, y := make([]float32, 2*256*512), make([]float32, 256*512)
+	for i := range x {
+		x[i] = float32(i%17) - 8
+	}
+	for b.Loop() {
+		o.forward(nil, &call{in: [][]float32{x}, out: [][]float32{y}})
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(y)), "ns/element")
 }

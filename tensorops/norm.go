@@ -63,6 +63,9 @@ func (o *norm) backward(k kernels, c *call) {
 			dx = c.din[3]
 		}
 	}
+	if dx == nil { // of frozen weights: nobody reads it
+		dx = make([]float32, len(sum))
+	}
 	k.normBackward(o.n, o.c, sum, c.keep, c.in[0], c.dout[0], dsum, dx, c.din[0], c.din[1], c.work)
 	if o.fused && c.din[3] != nil && &c.din[3][0] != &dx[0] {
 		copy(c.din[3], dx)

@@ -31,6 +31,16 @@ type UpdateArgs struct {
 	LR    float32
 	Scale float64
 	Step  uint64
+	// Factors multiply the rate of each of Plan.Params; nil is 1 for all.
+	Factors []float32
+}
+
+// factor of parameter i.
+func (u UpdateArgs) factor(i int) float32 {
+	if u.Factors == nil {
+		return 1
+	}
+	return u.Factors[i]
 }
 
 // coef is gradient scale, rate, decays, epsilon, weight decay, bias corrections.
@@ -56,15 +66,15 @@ func (s *hostSession) Update(o Optimizer, u UpdateArgs) error {
 		c[6], c[7] = BiasCorrection(o.Beta1, u.Step), BiasCorrection(o.Beta2, u.Step)
 	}
 	for i := 0; i < len(s.plan.Params); {
-		lo, hi, decay := -1, 0, false
-		for ; i < len(s.plan.Params); i++ { // neighbours with the same decay are one stretch
+		lo, hi, decay, factor := -1, 0, false, float32(1)
+		for ; i < len(s.plan.Params); i++ { // neighbours with the same decay and rate are one stretch
 			p := s.plan.Params[i]
 			if p.Buffer {
 				continue
 			}
 			if lo < 0 {
-				lo, decay = p.Off, p.Decay
-			} else if p.Decay != decay {
+				lo, decay, factor = p.Off, p.Decay, u.factor(i)
+			} else if p.Decay != decay || u.factor(i) != factor {
 				break
 			}
 			hi = p.Off + p.Shape.Size()
@@ -72,7 +82,7 @@ func (s *hostSession) Update(o Optimizer, u UpdateArgs) error {
 		if lo < 0 {
 			break
 		}
-		c[5] = 0
+		c[1], c[5] = float32(u.LR*factor), 0
 		if decay {
 			c[5] = o.WeightDecay
 		}

@@ -3,7 +3,9 @@ package train
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/tensorops/num"
@@ -40,6 +42,36 @@ type Inner struct {
 	Batch        int     // samples of a step, 1 to 65,536
 	Accumulate   int     // batches of a step whose gradients are added, 0 (as 1) to 1,024
 	Schedule     Schedule
+	// Rates multiply the learning rate of parameters whose names start with a key;
+	// the longest key counts. 0 freezes them. Factors are 0 to 100.
+	Rates map[string]float32
+}
+
+// factors returns the multiple of the rate of each parameter, nil where all are 1.
+func (i Inner) factors(params []ops.Param) ([]float32, error) {
+	if len(i.Rates) == 0 {
+		return nil, nil
+	}
+	out, used := make([]float32, len(params)), map[string]bool{}
+	for k, p := range params {
+		best := ""
+		out[k] = 1
+		for prefix, f := range i.Rates {
+			if strings.HasPrefix(p.Name, prefix) && len(prefix) >= len(best) {
+				best, out[k] = prefix, f
+			}
+		}
+		used[best] = true
+	}
+	for _, prefix := range slices.Sorted(maps.Keys(i.Rates)) {
+		if f := i.Rates[prefix]; !(f >= 0 && f <= 100) {
+			return nil, fmt.Errorf("rate of %q times %v, want 0 to 100", prefix, f)
+		}
+		if !used[prefix] {
+			return nil, fmt.Errorf("rate of %q: no parameter's name starts so, the first is %q", prefix, params[0].Name)
+		}
+	}
+	return out, nil
 }
 
 // Schedule is how the learning rate changes with the updates. The zero Schedule

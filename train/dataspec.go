@@ -9,20 +9,21 @@ import (
 
 // DataSpec says where data lie and how they become samples.
 type DataSpec struct {
-	Format string `toml:"format" comment:"mnist, text, jsonl, sources, images, csv, series or wav"`
+	Format string `toml:"format" comment:"mnist, text, jsonl, sources, images, wav, csv, series or tensors"`
 	Path   string `toml:"path" comment:"file or folder"`
 	Ext    string `toml:"ext" comment:"ending of the files that count; empty: all, or what the format knows"`
 	SplitSpec
 
 	Context   int     `toml:"context" comment:"text: tokens of a window; default 128"`
 	Tokenizer string  `toml:"tokenizer" comment:"text: tokenizer.json of a byte-level BPE; empty: bytes"`
-	Field     string  `toml:"field" comment:"jsonl: the field that holds the text; default text"`
+	Field     string  `toml:"field" comment:"jsonl: the field that holds the text, default text; tensors: the inputs, default x"`
 	Tail      float64 `toml:"tail" comment:"text: the last share of each file is the valid split, to compare with published results; else files are held out by hash"`
 
 	Labels       string `toml:"labels" comment:"images, wav: CSV file with a row a file; empty: the first folder of a path is its class"`
 	File         string `toml:"file" comment:"column of labels with the file's name; default file"`
-	Label        string `toml:"label" comment:"column with the class; default label"`
+	Label        string `toml:"label" comment:"column with the class, default label; tensors: the tensor of classes, default y"`
 	Group        string `toml:"group" comment:"column whose equal values stay on one side of a split"`
+	GroupFrom    string `toml:"group_from" comment:"csv: column of labels that holds the group of a row, whose group column names a row of labels by its file"`
 	LabelPattern string `toml:"label_pattern" comment:"regular expression with one group: the class in a file's name"`
 	GroupPattern string `toml:"group_pattern" comment:"the same for the group"`
 
@@ -53,16 +54,19 @@ type DataSpec struct {
 	High     float64  `toml:"high" comment:"series: larger values are faults; 0: no bound"`
 	Until    string   `toml:"until" comment:"series: training ends before this time"`
 	TestEnd  string   `toml:"test_until" comment:"series: the test split is from until to before this time"`
-	Weather  string   `toml:"weather" comment:"series: CSV file of further inputs, the same for all series"`
+	// Calibration is read, and written beside the model.
+	Calibration string `toml:"calibration" comment:"series: file with what earlier forecasts were worth, as a run leaves it beside its model"`
+	Weather     string `toml:"weather" comment:"series: CSV file of further inputs, the same for all series"`
 }
 
 // openers make data sets by format.
 var openers = map[string]func(DataSpec) (Dataset, error){
 	"mnist": openDigits,
 	"text":  openTokens, "jsonl": openTokens, "images": openImages,
-	"wav":    openSounds,
-	"csv":    openTable,
-	"series": openSeries,
+	"wav":     openSounds,
+	"csv":     openTable,
+	"series":  openSeries,
+	"tensors": openTensorShards,
 	"sources": func(d DataSpec) (Dataset, error) {
 		c := DefaultText()
 		c.Context, c.Ext, c.Seed = max(d.Context, c.Context), d.Ext, d.Seed
@@ -70,22 +74,32 @@ var openers = map[string]func(DataSpec) (Dataset, error){
 	},
 }
 
+// Formats returns the names of all formats.
+func Formats() []string { return slices.Sorted(maps.Keys(openers)) }
+
+// Validate checks what can be checked without opening anything.
+func (d DataSpec) Validate() error {
+	if openers[d.Format] == nil {
+		return fmt.Errorf("data format %q, want %s", d.Format, strings.Join(Formats(), ", "))
+	}
+	if d.Path == "" && d.Format != "mnist" && d.Format != "sources" {
+		return fmt.Errorf("data format %s needs a path", d.Format)
+	}
+	return d.SplitSpec.Validate()
+}
+
 // OpenData opens the data set that d describes. It wraps ErrData where files are
 // at fault.
 func OpenData(d DataSpec) (Dataset, error) {
-	open, ok := openers[d.Format]
-	if !ok {
-		return nil, fmt.Errorf("data format %q, want %s", d.Format, strings.Join(slices.Sorted(maps.Keys(openers)), ", "))
+	if err := d.Validate(); err != nil {
+		return nil, err
 	}
-	if d.Path == "" && d.Format != "mnist" && d.Format != "sources" {
-		return nil, fmt.Errorf("data format %s needs a path", d.Format)
-	}
-	return open(d)
+	return openers[d.Format](d)
 }
 
 // rebase makes relative paths start at base.
 func (d *DataSpec) rebase(base string) {
-	for _, p := range []*string{&d.Path, &d.Tokenizer, &d.Labels, &d.Weather} {
+	for _, p := range []*string{&d.Path, &d.Tokenizer, &d.Labels, &d.Weather, &d.Calibration} {
 		*p = rebased(base, *p)
 	}
 }

@@ -191,45 +191,65 @@ func circle(x float64) (cos, sin float32) {
 	return float32(cosTurn(x)), float32(cosTurn(math.Mod(x+0.75, 1)))
 }
 
-// judge compares forecasts, in the data's units, with persistence (which a day
-// ahead is the seasonal one): for each target and horizon, over all series and for
-// each, root mean square errors and numbers; and, where there are quantiles 0.1
-// and 0.9, how many values lie between them.
-func (s *series) judge(split string, out []float32) map[string]float64 {
-	type tally struct{ n, model, naive, inside float64 }
-	sums, terms := map[string]*tally{}, s.Form().Terms
+// each calls f with the outcome and the forecast of every term of a split that has
+// an outcome, in units of the usual change.
+func (s *series) each(split string, out []float32, f func(g *grid, column, ahead, term int, p []float32, y float32)) {
+	terms := s.Form().Terms
 	w := len(out) / max(1, s.Len(split)*terms)
 	for k, m := range s.splits[split] {
 		g := &s.list[m.series]
 		for c, col := range s.targets {
 			for h, ahead := range s.horizons {
 				j := c*len(s.horizons) + h
-				p, last, y := out[(k*terms+j)*w:][:w], s.at(g, m.at, col), s.at(g, m.at+ahead, col)
-				if y != y {
-					continue
-				}
-				d := float64(y - last)
-				e := d - float64(p[0]*g.scale[j])
-				for _, name := range []string{"", " " + g.name} {
-					key := fmt.Sprintf("%s +%d%s", s.inputs[col], ahead, name)
-					if sums[key] == nil {
-						sums[key] = &tally{}
-					}
-					t := sums[key]
-					t.n++
-					t.model += e * e
-					t.naive += d * d
-					if w == 4 && d >= float64(p[1]*g.scale[j]) && d <= float64(p[3]*g.scale[j]) {
-						t.inside++
-					}
+				if y := (s.at(g, m.at+ahead, col) - s.at(g, m.at, col)) / g.scale[j]; y == y {
+					f(g, col, ahead, j, out[(k*terms+j)*w:][:w], y)
 				}
 			}
 		}
 	}
+}
+
+// learn keeps what the forecasts of a split were worth.
+func (s *series) learn(split string, out []float32, dir string) error {
+	s.past.learn(func(visit func(series string, term int, p []float32, y float32)) {
+		s.each(split, out, func(g *grid, _, _, term int, p []float32, y float32) { visit(g.name, term, p, y) })
+	})
+	return s.past.save(dir)
+}
+
+// judge compares forecasts, corrected by the past and in the data's units, with
+// persistence (which a day ahead is the seasonal one): for each target and horizon,
+// over all series and for each, root mean square errors and numbers; and, where
+// there are quantiles 0.1 and 0.9, how many values lie between them.
+func (s *series) judge(split string, out []float32) map[string]float64 {
+	type tally struct{ n, model, naive, inside float64 }
+	sums, quantiles := map[string]*tally{}, false
+	s.each(split, out, func(g *grid, column, ahead, term int, p []float32, y float32) {
+		q, unit := s.past.correct(g.name, term, p), float64(g.scale[term])
+		quantiles = len(q) == 4
+		d, e := unit*float64(y), unit*float64(y-q[0])
+		names := []string{"", " " + g.name}
+		if g.name == "" {
+			names = names[:1]
+		}
+		for _, name := range names {
+			key := fmt.Sprintf("%s +%d%s", s.inputs[column], ahead, name)
+			if sums[key] == nil {
+				sums[key] = &tally{}
+			}
+			t := sums[key]
+			t.n++
+			t.model += e * e
+			t.naive += d * d
+			if quantiles && y >= q[1] && y <= q[3] {
+				t.inside++
+			}
+		}
+	})
 	measures := map[string]float64{}
 	for k, t := range sums {
 		measures[k+" rmse"], measures[k+" persistence"], measures[k+" n"] = math.Sqrt(t.model/t.n), math.Sqrt(t.naive/t.n), t.n
-		if w == 4 {
+		if quantiles {
 			measures[k+" inside 80"] = t.inside / t.n
 		}
 	}

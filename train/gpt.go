@@ -12,9 +12,12 @@ const byteVocabulary = 256
 // gptFamily is the transformer decoder, head tied to the embedding: [B,T] to
 // [B,T,vocab]. style 1 is GPT-2 (Radford et al. 2019, section 2.3), style 2 Llama
 // (Touvron et al. 2023, section 2.2): root mean square norm, rope, SwiGLU, no biases.
+// norm_eps is in units of 1e-9. untied gives the head weights of its own. lora
+// above 0 freezes all matrices, which become buffers, and trains adapters of that
+// rank beside them (Hu et al. 2021), the norms and the biases.
 var gptFamily = family{
 	sizes: []size{{"layers", 2, 1, 99}, {"dim", 128, 4, 8192}, {"heads", 4, 1, 128}, {"context", 128, 2, 4096}, {"vocab", byteVocabulary, 2, 1 << 18},
-		{"style", 1, 1, 2}, {"kv_heads", 0, 0, 128}, {"hidden", 0, 0, 1 << 16}, {"rope_theta", 10_000, 100, 1 << 30}, {"dropout", 0, 0, 900}},
+		{"style", 1, 1, 2}, {"kv_heads", 0, 0, 128}, {"hidden", 0, 0, 1 << 16}, {"rope_theta", 10_000, 100, 1 << 30}, {"norm_eps", 10_000, 1, 1_000_000}, {"untied", 0, 0, 1}, {"lora", 0, 0, 1024}, {"dropout", 0, 0, 900}},
 	presets: map[string]sizes{
 		"tiny": {"layers": 2, "dim": 64, "heads": 2}, "small": {"layers": 4, "dim": 192, "heads": 6}, "base": {"layers": 6, "dim": 384, "heads": 6},
 		"llama-small": {"style": 2, "layers": 4, "dim": 192, "heads": 6, "kv_heads": 3},
@@ -53,13 +56,15 @@ var gptFamily = family{
 
 // decoderShape are the sizes of a transformer with defaults resolved.
 type decoderShape struct {
-	style, layers, dim, heads, kv, head, hidden, context, vocab int
-	theta                                                       float64
+	style, layers, dim, heads, kv, head, hidden, context, vocab, lora int
+	untied                                                            bool
+	theta                                                             float64
+	eps                                                               float32
 }
 
 func shapeOf(a sizes) decoderShape {
 	s := decoderShape{style: a.of("style"), layers: a.of("layers"), dim: a.of("dim"), heads: a.of("heads"), kv: a.of("kv_heads"), hidden: a.of("hidden"),
-		context: a.of("context"), vocab: a.of("vocab"), theta: float64(a["rope_theta"])}
+		context: a.of("context"), vocab: a.of("vocab"), lora: a.of("lora"), untied: a["untied"] == 1, theta: float64(a["rope_theta"]), eps: float32(a["norm_eps"]) / 1e9}
 	s.head = s.dim / s.heads
 	if s.kv == 0 {
 		s.kv = s.heads
@@ -80,8 +85,41 @@ type decoder struct {
 	wide float64
 }
 
+// weight is a matrix; beside adapters it is frozen.
 func (m decoder) weight(name string, scale float64, o, i int) ops.V {
-	return m.g.Param(name, ops.Init{Normal: true, Scale: float32(scale)}, true, o, i)
+	init := ops.Init{Normal: true, Scale: float32(scale)}
+	if m.s.lora > 0 {
+		return m.g.Buffer(name, init, o, i)
+	}
+	return m.g.Param(name, init, true, o, i)
+}
+
+// linear is x times a weight, plus its adapter: b(a x) with b zero at the start.
+func (m decoder) linear(x ops.V, name string, scale float64, o int, bias bool, act ops.Act) ops.V {
+	_, i := x.Shape.Last()
+	b := ops.V{}
+	if bias {
+		b = m.vector(name+".bias", 0, o)
+	}
+	w := m.weight(name+".weight", scale, o, i)
+	if m.s.lora == 0 {
+		return m.g.Linear(x, w, b, act)
+	}
+	y := m.g.Linear(x, w, b, ops.None)
+	a := m.g.Param(name+".lora_a", ops.Init{Normal: true, Scale: float32(1 / math.Sqrt(float64(i)))}, true, m.s.lora, i)
+	y = m.g.Add(y, m.g.Linear(m.g.Linear(x, a, ops.V{}, ops.None), m.g.Param(name+".lora_b", ops.Init{}, true, o, m.s.lora), ops.V{}, ops.None))
+	if act == ops.Gelu {
+		return m.g.Gelu(y)
+	}
+	return y
+}
+
+// head scores the vocabulary.
+func (m decoder) head(x, table ops.V) ops.V {
+	if m.s.untied {
+		table = m.weight("head.weight", m.wide, m.s.vocab, m.s.dim)
+	}
+	return m.g.Linear(x, table, ops.V{}, ops.None)
 }
 
 func (m decoder) vector(name string, v float32, n int) ops.V {
@@ -96,15 +134,15 @@ func (m decoder) gpt2(x ops.V) ops.V {
 	var n ops.V
 	for l := range m.s.layers {
 		p := fmt.Sprintf("h%02d.", l)
-		n, res = g.Norm(h, res, m.vector(p+"ln1.weight", 1, d), m.vector(p+"ln1.bias", 0, d), 1e-5)
-		q := g.Linear(n, m.weight(p+"attn.qkv.weight", m.wide, 3*d, d), m.vector(p+"attn.qkv.bias", 0, 3*d), ops.None)
-		h = m.drop(g.Linear(g.Attention(q, m.s.heads), m.weight(p+"attn.proj.weight", deep, d, d), m.vector(p+"attn.proj.bias", 0, d), ops.None))
-		n, res = g.Norm(h, res, m.vector(p+"ln2.weight", 1, d), m.vector(p+"ln2.bias", 0, d), 1e-5)
-		h = g.Linear(n, m.weight(p+"mlp.fc.weight", m.wide, h4, d), m.vector(p+"mlp.fc.bias", 0, h4), ops.Gelu)
-		h = m.drop(g.Linear(h, m.weight(p+"mlp.proj.weight", deep, d, h4), m.vector(p+"mlp.proj.bias", 0, d), ops.None))
+		n, res = g.Norm(h, res, m.vector(p+"ln1.weight", 1, d), m.vector(p+"ln1.bias", 0, d), m.s.eps)
+		q := m.linear(n, p+"attn.qkv", m.wide, 3*d, true, ops.None)
+		h = m.drop(m.linear(g.Attention(q, m.s.heads), p+"attn.proj", deep, d, true, ops.None))
+		n, res = g.Norm(h, res, m.vector(p+"ln2.weight", 1, d), m.vector(p+"ln2.bias", 0, d), m.s.eps)
+		h = m.linear(n, p+"mlp.fc", m.wide, h4, true, ops.Gelu)
+		h = m.drop(m.linear(h, p+"mlp.proj", deep, d, true, ops.None))
 	}
-	n, _ = g.Norm(h, res, m.vector("lnf.weight", 1, d), m.vector("lnf.bias", 0, d), 1e-5)
-	return g.Linear(n, table, ops.V{}, ops.None)
+	n, _ = g.Norm(h, res, m.vector("lnf.weight", 1, d), m.vector("lnf.bias", 0, d), m.s.eps)
+	return m.head(n, table)
 }
 
 func (m decoder) llama(x ops.V) ops.V {
@@ -114,13 +152,13 @@ func (m decoder) llama(x ops.V) ops.V {
 	deep := m.wide / math.Sqrt(2*float64(s.layers))
 	for l := range s.layers {
 		p := fmt.Sprintf("h%02d.", l)
-		n := g.RMSNorm(h, m.vector(p+"norm1.weight", 1, d), 1e-5)
-		q := g.Linear(n, m.weight(p+"attn.qkv.weight", m.wide, (s.heads+2*s.kv)*s.head, d), ops.V{}, ops.None)
+		n := g.RMSNorm(h, m.vector(p+"norm1.weight", 1, d), s.eps)
+		q := m.linear(n, p+"attn.qkv", m.wide, (s.heads+2*s.kv)*s.head, false, ops.None)
 		q = g.RepeatKV(g.Rope(q, s.heads+s.kv, s.head, s.theta, 0), s.heads, s.kv)
-		h = g.Add(h, m.drop(g.Linear(g.Attention(q, s.heads), m.weight(p+"attn.proj.weight", deep, d, d), ops.V{}, ops.None)))
-		n = g.RMSNorm(h, m.vector(p+"norm2.weight", 1, d), 1e-5)
-		f := g.Swiglu(g.Linear(n, m.weight(p+"mlp.gate_up.weight", m.wide, 2*s.hidden, d), ops.V{}, ops.None))
-		h = g.Add(h, m.drop(g.Linear(f, m.weight(p+"mlp.down.weight", deep, d, s.hidden), ops.V{}, ops.None)))
+		h = g.Add(h, m.drop(m.linear(g.Attention(q, s.heads), p+"attn.proj", deep, d, false, ops.None)))
+		n = g.RMSNorm(h, m.vector(p+"norm2.weight", 1, d), s.eps)
+		f := g.Swiglu(m.linear(n, p+"mlp.gate_up", m.wide, 2*s.hidden, false, ops.None))
+		h = g.Add(h, m.drop(m.linear(f, p+"mlp.down", deep, d, false, ops.None)))
 	}
-	return g.Linear(g.RMSNorm(h, m.vector("norm.weight", 1, d), 1e-5), table, ops.V{}, ops.None)
+	return m.head(g.RMSNorm(h, m.vector("norm.weight", 1, d), s.eps), table)
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -10,8 +11,12 @@ import (
 	"strings"
 )
 
-// maxPixels bounds a decoded image.
-const maxPixels = 64 << 20
+// Limits of a decoded image: in all, and for each byte of its file, since a header
+// may claim what no data follow (deflate makes at most 1032 bytes of one).
+const (
+	maxPixels        = 40 << 20
+	maxPixelsPerByte = 4096
+)
 
 // openImages reads a folder of PNG and JPEG files.
 func openImages(d DataSpec) (Dataset, error) {
@@ -42,12 +47,13 @@ func openImages(d DataSpec) (Dataset, error) {
 
 // readFiles reads tagged files into l: put appends one sample of width bytes an
 // element.
-func readFiles(l *labelled, d DataSpec, exts []string, put func(name string, b []byte) error, width int) (*labelled, error) {
-	files, err := listFiles(d.Path, exts)
+func readFiles(l *labelled, d DataSpec, exts []string, put func(name string, b []byte) error, width int) (out *labelled, err error) {
+	src, err := openSource(d.Path, exts)
+	defer func() { err = errors.Join(err, src.close()) }()
 	if err != nil {
 		return nil, err
 	}
-	if err := l.room(len(files), width); err != nil {
+	if err := l.room(len(src.files), width); err != nil {
 		return nil, fmt.Errorf("open %s: %s: %w", l.name, d.Path, err)
 	}
 	tags, err := newTagger(d)
@@ -59,7 +65,7 @@ func readFiles(l *labelled, d DataSpec, exts []string, put func(name string, b [
 		return nil, err
 	}
 	var names []string
-	for _, f := range files {
+	for _, f := range src.files {
 		g, ok, err := tags.of(f.name)
 		if err != nil {
 			return nil, fmt.Errorf("open %s: %w", l.name, err)
@@ -105,6 +111,9 @@ func decodeImage(b []byte) (image.Image, error) {
 	}
 	if c.Width < 1 || c.Height < 1 || int64(c.Width)*int64(c.Height) > maxPixels {
 		return nil, fmt.Errorf("it is %d x %d pixels, limit %d in all", c.Width, c.Height, maxPixels)
+	}
+	if c.Width*c.Height > maxPixelsPerByte*len(b) {
+		return nil, fmt.Errorf("its header says %d x %d pixels, its file has %d bytes", c.Width, c.Height, len(b))
 	}
 	m, err := decode(bytes.NewReader(b))
 	if err != nil {

@@ -20,15 +20,16 @@ type labelled struct {
 	digests []wire.Digest
 	classes []string
 	splits  map[string][]int // numbers of samples
-	mean    []float32        // by channel (the last dimension)
-	scale   []float32        // one over the deviation, by channel
+	columns int              // of the scale: the last dimension, or the bands of sounds
+	mean    []float32        // by column
+	scale   []float32        // one over the deviation, by column
 	augment func(x []float32, key uint64)
 	copies  int // samples that were copies of others, dropped
 	digest  func() wire.Digest
 }
 
 func newLabelled(name string, form Form) *labelled {
-	l := &labelled{name: name, form: form, splits: map[string][]int{}}
+	l := &labelled{name: name, form: form, columns: form.Dims[len(form.Dims)-1], splits: map[string][]int{}}
 	l.digest = sync.OnceValue(func() wire.Digest {
 		var leaves []wire.Digest
 		for _, s := range []string{SplitTrain, SplitValid, SplitTest} {
@@ -72,9 +73,9 @@ func (l *labelled) finish(names []string, copies int) (*labelled, error) {
 	return l, nil
 }
 
-// measureScale takes mean and deviation of each channel over the training split.
+// measureScale takes mean and deviation of each column over the training split.
 func (l *labelled) measureScale() {
-	c := l.form.Dims[len(l.form.Dims)-1]
+	c := l.columns
 	sum, square, n := make([]float64, c), make([]float64, c), make([]float64, c)
 	row := make([]float32, l.form.Size())
 	for _, i := range l.splits[SplitTrain] {

@@ -12,6 +12,7 @@ import (
 type Measurement struct {
 	Score
 	Measures map[string]float64
+	out      []float32
 }
 
 // Lines returns the measures in name order.
@@ -44,7 +45,7 @@ func Measure(ctx context.Context, c Config, params, buffers []float32, split str
 		if err != nil {
 			return m, err
 		}
-		m.Measures = j.judge(split, out)
+		m.Measures, m.out = j.judge(split, out), out
 	}
 	return m, nil
 }

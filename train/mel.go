@@ -156,6 +156,7 @@ func openSounds(d DataSpec) (Dataset, error) {
 		return nil, fmt.Errorf("wav: mask %d, crop %d, want 0 to below %d bands and %d frames", d.Mask, d.Crop, m.bands, m.frames)
 	}
 	l := newLabelled("wav", Form{Kind: "image", Dims: []int{m.frames, m.bands, 1}})
+	l.columns = m.bands
 	l.augment = func(x []float32, key uint64) { augmentSound(x, m.frames, m.bands, d, key) }
 	return readFiles(l, d, []string{".wav"}, func(_ string, b []byte) error {
 		s, err := decodeWAV(b)

@@ -6,15 +6,15 @@ import (
 	ops "github.com/apiary-net/hived/tensorops"
 )
 
-// resnetFamily is the residual network of He et al. 2016 with group norm: a 3x3
-// stem, stages of basic blocks that halve the size and double the filters, means
-// over all positions, one dense layer. depth 8 has three stages of one block, 18
-// four of two. cardinality above 1 splits the second convolution of a block into
-// groups (Xie et al., "ResNeXt", 2017); squeeze divides the channels of a
-// squeeze-and-excite gate (Hu et al. 2018), 0 leaves it out.
+// resnetFamily is the residual network of He et al. 2016: a 3x3 stem, stages of
+// basic blocks that halve the size and double the filters, means over all
+// positions, one dense layer. depth 8 has three stages of one block, 18 four of
+// two. squeeze divides the channels of a squeeze-and-excite gate (Hu et al. 2018),
+// 0 leaves it out. norm 1 is batch norm, whose running statistics are buffers; 2 is
+// group norm, which does not look at other samples.
 var resnetFamily = family{
 	sizes: append([]size{{"depth", 8, 8, 18}, {"filters", 16, 4, 256}, {"stem_stride", 1, 1, 4}, {"stem_pool", 0, 0, 1}, {"squeeze", 0, 0, 64},
-		{"groups", 4, 1, 32}, {"dropout", 0, 0, 900}}, imageSizes...),
+		{"norm", 1, 1, 2}, {"groups", 4, 1, 32}, {"dropout", 0, 0, 900}}, imageSizes...),
 	presets: map[string]sizes{
 		"tiny": {"depth": 8, "filters": 8}, "small": {"depth": 8, "filters": 16}, "base": {"depth": 8, "filters": 32, "squeeze": 4},
 		"18": {"depth": 18, "filters": 64, "groups": 8},
@@ -31,7 +31,7 @@ var resnetFamily = family{
 	},
 	build: func(a sizes, g *ops.Graph, batch int) (loss, out ops.V) {
 		x, y := g.Input("images", ops.F32, batch, a.of("height"), a.of("width"), a.of("channels")), g.Input("labels", ops.I32, batch)
-		r := residual{g: g, a: a, batch: batch}
+		r := residual{g: g, a: a}
 		keys := newKeys(g, batch, a.share("dropout"))
 		f := a.of("filters")
 		v := r.norm(r.conv(x, "stem", f, 3, a.of("stem_stride")), "stem.norm", ops.Relu)
@@ -47,7 +47,7 @@ var resnetFamily = family{
 				v = r.block(v, fmt.Sprintf("stage%d.block%d", s+1, b+1), f<<s, strideOf(s, b))
 			}
 		}
-		v = g.Reshape(g.AvgPool(v, v.Shape[1], v.Shape[2]), batch, v.Shape[3])
+		v = g.Mean(v)
 		out = dense(g, keys.drop(v), "fc", a.of("classes"), ops.None)
 		return g.CrossEntropy(out, y), out
 	},
@@ -55,21 +55,25 @@ var resnetFamily = family{
 
 // residual builds the parts of a residual network.
 type residual struct {
-	g     *ops.Graph
-	a     sizes
-	batch int
+	g *ops.Graph
+	a sizes
 }
 
 // conv is a convolution without activation.
 func (r residual) conv(x ops.V, name string, o, k, stride int) ops.V {
 	in := x.Shape[3]
 	w := r.g.Param(name+".weight", kaiming(k*k*in), true, o, k, k, in)
-	return r.g.Conv(x, w, r.g.Param(name+".bias", ops.Init{}, false, o), stride, k/2, ops.None)
+	return r.g.Conv(x, w, ops.V{}, stride, k/2, ops.None) // a norm follows, which shifts
 }
 
 func (r residual) norm(x ops.V, name string, act ops.Act) ops.V {
 	c := x.Shape[3]
-	return r.g.GroupNorm(x, r.g.Param(name+".weight", ops.Init{Scale: 1}, false, c), r.g.Param(name+".bias", ops.Init{}, false, c), r.a.of("groups"), 1e-5, act)
+	gain, shift := r.g.Param(name+".weight", ops.Init{Scale: 1}, false, c), r.g.Param(name+".bias", ops.Init{}, false, c)
+	if r.a["norm"] == 2 {
+		return r.g.GroupNorm(x, gain, shift, r.a.of("groups"), 1e-5, act)
+	}
+	return r.g.BatchNorm(x, ops.V{}, ops.BatchNorm{Gain: gain, Shift: shift, Mean: r.g.Buffer(name+".running_mean", ops.Init{}, c),
+		Var: r.g.Buffer(name+".running_var", ops.Init{Scale: 1}, c), Eps: 1e-5, Momentum: 0.1}, act)
 }
 
 // block is relu(x' + norm(conv(relu(norm(conv(x)))))), x' projected where the shape
@@ -78,8 +82,7 @@ func (r residual) block(x ops.V, name string, o, stride int) ops.V {
 	h := r.norm(r.conv(x, name+".conv1", o, 3, stride), name+".norm1", ops.Relu)
 	h = r.norm(r.conv(h, name+".conv2", o, 3, 1), name+".norm2", ops.None)
 	if q := r.a.of("squeeze"); q > 0 {
-		s := r.g.Reshape(r.g.AvgPool(h, h.Shape[1], h.Shape[2]), r.batch, o)
-		s = dense(r.g, s, name+".se1", max(1, o/q), ops.Relu)
+		s := dense(r.g, r.g.Mean(h), name+".se1", max(1, o/q), ops.Relu)
 		h = r.g.Scale(h, r.g.Sigmoid(dense(r.g, s, name+".se2", o, ops.None)))
 	}
 	if x.Shape != h.Shape {

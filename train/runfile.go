@@ -42,9 +42,13 @@ type ModelSpec struct {
 	Vocab      int64 `toml:"vocab"`
 	Style      int64 `toml:"style" comment:"gpt: 1 GPT-2, 2 Llama"`
 	RopeTheta  int64 `toml:"rope_theta"`
+	NormEps    int64 `toml:"norm_eps" comment:"gpt: in units of 1e-9"`
+	Untied     int64 `toml:"untied" comment:"gpt: 1: the head has weights of its own"`
+	Lora       int64 `toml:"lora" comment:"gpt: rank of adapters; everything else is frozen"`
 	Depth      int64 `toml:"depth"`
 	Filters    int64 `toml:"filters"`
-	Groups     int64 `toml:"groups"`
+	Norm       int64 `toml:"norm" comment:"resnet: 1 batch norm, 2 group norm"`
+	Groups     int64 `toml:"groups" comment:"resnet: of group norm"`
 	Squeeze    int64 `toml:"squeeze"`
 	StemStride int64 `toml:"stem_stride"`
 	StemPool   int64 `toml:"stem_pool"`
@@ -90,6 +94,8 @@ type OptimizerSpec struct {
 	Floor       float64 `toml:"floor" comment:"last rate over the peak rate"`
 	Scale       string  `toml:"scale" comment:"linear or sqrt: the rate is for base_batch samples a step and grows with them"`
 	BaseBatch   int     `toml:"base_batch"`
+	// Rates are layer-wise.
+	Rates map[string]float64 `toml:"rates" comment:"factors of the rate of parameters whose names start so, as {\"wte\" = 0.5}; the longest counts"`
 }
 
 // EvalSpec says what is measured.
@@ -158,7 +164,7 @@ func (r RunFile) digest(data Dataset) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r.Threads, r.MaxBytes, r.Output.Dir, r.Name, r.Data.Path = 0, 0, "", "", ""
+	r.Threads, r.MaxBytes, r.Output.Dir, r.Name, r.Data.Path, r.Data.Calibration = 0, 0, "", "", "", ""
 	b, err := json.Marshal(r)
 	if err != nil {
 		return "", err
@@ -208,6 +214,12 @@ func (o OptimizerSpec) inner() (Inner, error) {
 	i := Inner{Optimizer: o.Rule, LR: float32(lr), Beta1: or(o.Beta1, 0.9), Beta2: or(o.Beta2, 0.99), Momentum: float32(o.Momentum), Eps: or(o.Eps, 1e-8),
 		WeightDecay: float32(o.WeightDecay), Clip: float32(o.Clip), Batch: o.batch(), Accumulate: o.Accumulate,
 		Schedule: Schedule{Decay: o.Decay, Warmup: o.Warmup, Floor: o.Floor}}
+	for k, f := range o.Rates {
+		if i.Rates == nil {
+			i.Rates = map[string]float32{}
+		}
+		i.Rates[k] = float32(f)
+	}
 	if i.Optimizer == "" {
 		i.Optimizer = "adamw"
 	}

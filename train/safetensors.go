@@ -177,6 +177,34 @@ func (t *TensorFile) Float32(name string) ([]float32, error) {
 	return out, nil
 }
 
+// Integers reads a tensor of a whole-number type.
+func (t *TensorFile) Integers(name string) ([]int64, error) {
+	e, ok := t.entries[name]
+	if !ok {
+		return nil, fmt.Errorf("read tensor: %s has no %q: %w", t.path, name, ErrData)
+	}
+	if !slices.Contains([]string{"I64", "I32", "I16", "I8", "U8", "U16", "U32"}, e.dtype) {
+		return nil, fmt.Errorf("read tensor: %s: %q has type %s, want whole numbers: %w", t.path, name, e.dtype, ErrData)
+	}
+	w := int(tensorWidth[e.dtype])
+	b := make([]byte, e.end-e.begin)
+	if _, err := t.f.ReadAt(b, t.body+e.begin); err != nil {
+		return nil, fmt.Errorf("read tensor: %s: %q: %w: %w", t.path, name, err, ErrData)
+	}
+	out := make([]int64, len(b)/w)
+	for i := range out {
+		v := uint64(0)
+		for k := w - 1; k >= 0; k-- {
+			v = v<<8 | uint64(b[i*w+k])
+		}
+		if out[i] = int64(v); e.dtype[0] == 'I' {
+			shift := 64 - 8*w
+			out[i] = int64(v<<shift) >> shift
+		}
+	}
+	return out, nil
+}
+
 // halfFloat is the value of an IEEE binary16.
 func halfFloat(h uint16) float32 {
 	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10&31), uint32(h&1023)

@@ -30,6 +30,7 @@ type series struct {
 	list     []grid
 	splits   map[string][]moment
 	Dropped  Dropped
+	past     *Calibration
 	digest   func() wire.Digest
 }
 
@@ -72,6 +73,9 @@ func openSeries(d DataSpec) (Dataset, error) {
 		return nil, err
 	}
 	if err := s.sample(); err != nil {
+		return nil, err
+	}
+	if s.past, err = openCalibration(s.d.Calibration, s.Form().Terms); err != nil {
 		return nil, err
 	}
 	s.digest = sync.OnceValue(s.root)
@@ -239,7 +243,7 @@ func (s *series) grid(name string, rs []reading) (grid, error) {
 	g := grid{name: name, start: rs[0].at / w}
 	n := rs[len(rs)-1].at/w - g.start + 1
 	if n > maxGrid {
-		return g, fmt.Errorf("series %q spans %d steps, limit %d: is a time wrong?", name, n, maxGrid)
+		return g, fmt.Errorf("series %q spans %d steps, limit %d: is a time wrong?: %w", name, n, maxGrid, ErrData)
 	}
 	g.n = int(n)
 	c := len(s.inputs)

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,9 @@ type Solo struct {
 	Run string
 	// Start are the first parameters by tensor name; absent ones are drawn.
 	Start []Tensor
+	// Started is called before the first step with the memory in bytes that a step
+	// takes and the step that the training goes on from; nil for nobody.
+	Started func(peak int64, resumed uint64)
 	// Observe is called with each point; nil for nobody.
 	Observe func(Point)
 	// Now is the clock; nil is the system's.
@@ -94,6 +98,9 @@ func RunSolo(ctx context.Context, s Solo) (r Result, err error) {
 		return r, err
 	}
 	r.Resumed, r.Peak = run.c.state.Steps, t.Peak()
+	if s.Started != nil {
+		s.Started(r.Peak, r.Resumed)
+	}
 	if s.Dir != "" {
 		if run.curve, err = openCurve(s.Dir, r.Resumed, s.Now); err != nil {
 			return r, err
@@ -190,8 +197,16 @@ func (r *soloRun) evaluate(ctx context.Context, p *Point) error {
 
 // write saves parameters and buffers under their tensors' names.
 func (r *soloRun) write(name string, params, buffers []float32, step uint64) error {
+	args, err := ModelArgs(r.Model, r.Args)
+	if err != nil {
+		return err
+	}
+	model, err := json.Marshal(modelMeta{r.Model, args})
+	if err != nil {
+		return err
+	}
 	return replaceFile(filepath.Join(r.Dir, name), func(w io.Writer) error {
-		return WriteTensors(w, NamedTensors(r.t.Schema(), params, buffers), map[string]string{"format": "pt", "hived.step": fmt.Sprint(step), "hived.run": r.Run})
+		return WriteTensors(w, NamedTensors(r.t.Schema(), params, buffers), map[string]string{"format": "pt", "hived.model": string(model), "hived.step": fmt.Sprint(step), "hived.run": r.Run})
 	})
 }
 

@@ -29,17 +29,31 @@ type entry struct {
 	open func() (io.ReadCloser, error)
 }
 
-// listFiles lists the files of a folder, a zip file, or a folder with zip files,
-// whose names end in one of exts, in order of their names.
-func listFiles(root string, exts []string) ([]entry, error) {
+// source is the files of a folder, a zip file, or a folder with zip files.
+type source struct {
+	files []entry // in order of their names
+	zips  []*zip.ReadCloser
+}
+
+func (s *source) close() error {
+	var err error
+	for _, z := range s.zips {
+		err = errors.Join(err, z.Close())
+	}
+	return err
+}
+
+// openSource lists the files whose names end in one of exts. The caller closes it,
+// also after an error.
+func openSource(root string, exts []string) (*source, error) {
+	s := &source{}
 	st, err := os.Stat(root)
 	if err != nil {
-		return nil, fmt.Errorf("open data: %w: %w", err, ErrData)
+		return s, fmt.Errorf("open data: %w: %w", err, ErrData)
 	}
-	var out []entry
 	if !st.IsDir() {
-		if out, err = zipEntries(root, "", exts); err != nil {
-			return nil, err
+		if err := s.addZip(root, "", exts); err != nil {
+			return s, err
 		}
 	} else if err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -52,42 +66,40 @@ func listFiles(root string, exts []string) ([]entry, error) {
 		rel = filepath.ToSlash(rel)
 		switch {
 		case strings.EqualFold(path.Ext(rel), ".zip"):
-			z, err := zipEntries(p, rel+"/", exts)
-			out = append(out, z...)
-			return err
+			return s.addZip(p, rel+"/", exts)
 		case slices.Contains(exts, strings.ToLower(path.Ext(rel))):
-			out = append(out, entry{rel, func() (io.ReadCloser, error) { return os.Open(p) }})
+			s.files = append(s.files, entry{rel, func() (io.ReadCloser, error) { return os.Open(p) }})
 		}
-		if len(out) > maxFiles {
+		if len(s.files) > maxFiles {
 			return fmt.Errorf("%s has more than %d files: %w", root, maxFiles, ErrData)
 		}
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("list data: %w: %w", err, ErrData)
+		return s, fmt.Errorf("list data: %w: %w", err, ErrData)
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("list data: no file under %s ends in %s: %w", root, strings.Join(exts, ", "), ErrData)
+	if len(s.files) == 0 {
+		return s, fmt.Errorf("list data: no file under %s ends in %s: %w", root, strings.Join(exts, ", "), ErrData)
 	}
-	slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	return out, nil
+	slices.SortFunc(s.files, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	return s, nil
 }
 
-// zipEntries lists a zip file. It stays open: its files are read once, later.
-func zipEntries(file, prefix string, exts []string) ([]entry, error) {
+// addZip lists a zip file, which stays open.
+func (s *source) addZip(file, prefix string, exts []string) error {
 	z, err := zip.OpenReader(file)
 	if err != nil {
-		return nil, fmt.Errorf("open data: %s: %w: %w", file, err, ErrData)
+		return fmt.Errorf("open data: %s: %w: %w", file, err, ErrData)
 	}
+	s.zips = append(s.zips, z)
 	if len(z.File) > maxFiles {
-		return nil, fmt.Errorf("open data: %s has %d files, limit %d: %w", file, len(z.File), maxFiles, ErrData)
+		return fmt.Errorf("open data: %s has %d files, limit %d: %w", file, len(z.File), maxFiles, ErrData)
 	}
-	var out []entry
 	for _, f := range z.File {
 		if !f.FileInfo().IsDir() && slices.Contains(exts, strings.ToLower(path.Ext(f.Name))) {
-			out = append(out, entry{prefix + f.Name, f.Open})
+			s.files = append(s.files, entry{prefix + f.Name, f.Open})
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // read reads a file of at most maxFileSize bytes, whatever its header says.

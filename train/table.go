@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -69,12 +70,10 @@ func parseTable(b []byte, lenient bool) (*table, error) {
 		line, _ := r.FieldPos(0)
 		switch {
 		case t.header == nil:
-			for _, h := range row {
-				t.header = append(t.header, strings.TrimSpace(h))
-			}
 			if len(row) > maxColumns {
 				return nil, fmt.Errorf("%d columns, limit %d", len(row), maxColumns)
 			}
+			t.name(row, line)
 		case len(row) != len(t.header) && !lenient:
 			return nil, fmt.Errorf("line %d has %d cells, the header %d", line, len(row), len(t.header))
 		case len(row) != len(t.header):
@@ -94,6 +93,24 @@ func parseTable(b []byte, lenient bool) (*table, error) {
 		}
 	}
 	return t, nil
+}
+
+// name takes the columns' names from the first row; one that holds only numbers is
+// no header, and the columns are called 1, 2 and so on.
+func (t *table) name(row []string, line int) {
+	numbers := true
+	for _, h := range row {
+		t.header = append(t.header, strings.TrimSpace(h))
+		_, missing, ok := t.number(h)
+		numbers = numbers && ok && !missing
+	}
+	if !numbers {
+		return
+	}
+	for i := range t.header {
+		t.header[i] = strconv.Itoa(i + 1)
+	}
+	t.rows, t.lines = append(t.rows, row), append(t.lines, line)
 }
 
 // column returns the index of a column.
@@ -184,19 +201,11 @@ func openTable(d DataSpec) (Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	group := -1
-	if d.Group != "" {
-		if group, err = t.column(d.Group); err != nil {
-			return nil, err
-		}
+	groups, err := newGrouper(t, d)
+	if err != nil {
+		return nil, err
 	}
-	var groupRE *regexp.Regexp
-	if d.GroupPattern != "" {
-		if groupRE, err = regexp.Compile(d.GroupPattern); err != nil || groupRE.NumSubexp() != 1 || group < 0 {
-			return nil, fmt.Errorf("data group_pattern %q: want a regular expression with one group, and the column group (%v)", d.GroupPattern, err)
-		}
-	}
-	columns, values, err := t.inputs(d, label, group)
+	columns, values, err := t.inputs(d, label, groups.column)
 	if err != nil {
 		return nil, err
 	}
@@ -210,21 +219,18 @@ func openTable(d DataSpec) (Dataset, error) {
 	}
 	var names []string
 	for i, row := range t.rows {
-		g := ""
-		if group >= 0 {
-			if g = row[group]; groupRE != nil {
-				m := groupRE.FindStringSubmatch(g)
-				if m == nil {
-					return nil, fmt.Errorf("%s:%d: group_pattern does not match %q: %w", t.path, t.lines[i], g, ErrData)
-				}
-				g = m[1]
-			}
+		g, ok, err := groups.of(i)
+		if err != nil {
+			return nil, err
 		}
 		if strings.TrimSpace(row[label]) == "" {
 			return nil, fmt.Errorf("%s:%d: the label is empty: %w", t.path, t.lines[i], ErrData)
 		}
 		digest := wire.Sum([]byte(strings.Join(row, "\x00")))
-		split := sp.of("", g, digest)
+		split := ""
+		if ok {
+			split = sp.of("", g, digest)
+		}
 		if split == "" {
 			continue
 		}
@@ -234,10 +240,83 @@ func openTable(d DataSpec) (Dataset, error) {
 			l.values = append(l.values, v[i])
 		}
 	}
+	if groups.missing*2 > len(t.rows) {
+		return nil, fmt.Errorf("open csv: %d of %d rows have no group in %s: %w", groups.missing, len(t.rows), d.Labels, ErrData)
+	}
 	if d.Noise > 0 {
 		l.augment = func(x []float32, key uint64) { addNoise(x, float32(d.Noise), key) }
 	}
 	return l.finish(names, sp.copies)
+}
+
+// grouper finds the group of rows.
+type grouper struct {
+	t       *table
+	column  int // -1: no groups
+	pattern *regexp.Regexp
+	look    map[string]string
+	missing int // rows that the labels file lacks
+}
+
+func newGrouper(t *table, d DataSpec) (*grouper, error) {
+	g := &grouper{t: t, column: -1}
+	var err error
+	if d.Group != "" {
+		if g.column, err = t.column(d.Group); err != nil {
+			return nil, err
+		}
+	}
+	if d.GroupPattern != "" {
+		if g.pattern, err = regexp.Compile(d.GroupPattern); err != nil || g.pattern.NumSubexp() != 1 || g.column < 0 {
+			return nil, fmt.Errorf("data group_pattern %q: want a regular expression with one group, and the column group (%v)", d.GroupPattern, err)
+		}
+	}
+	g.look, err = lookupGroups(d)
+	return g, err
+}
+
+// of returns the group of row i; ok is false for one that the labels file lacks.
+func (g *grouper) of(i int) (group string, ok bool, err error) {
+	if g.column < 0 {
+		return "", true, nil
+	}
+	group = g.t.rows[i][g.column]
+	if g.pattern != nil {
+		m := g.pattern.FindStringSubmatch(group)
+		if m == nil {
+			return "", false, fmt.Errorf("%s:%d: group_pattern does not match %q: %w", g.t.path, g.t.lines[i], group, ErrData)
+		}
+		group = m[1]
+	}
+	if g.look == nil {
+		return group, true, nil
+	}
+	if group, ok = g.look[group]; !ok {
+		g.missing++
+	}
+	return group, ok, nil
+}
+
+// lookupGroups reads the groups of rows from the labels file, by file name without
+// its ending; nil without one. Rows that it lacks are left out.
+func lookupGroups(d DataSpec) (map[string]string, error) {
+	if d.GroupFrom == "" {
+		return nil, nil
+	}
+	t, err := readTable(d.Labels, false)
+	if err != nil {
+		return nil, err
+	}
+	file, err1 := t.column(named(d.File, "file"))
+	group, err2 := t.column(d.GroupFrom)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, row := range t.rows {
+		out[strings.TrimSuffix(row[file], path.Ext(row[file]))] = row[group]
+	}
+	return out, nil
 }
 
 // inputs returns the columns that are samples' values.

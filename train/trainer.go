@@ -41,6 +41,8 @@ type Trainer struct {
 	eval  *bench // nil until the first Eval
 	steps uint64 // optimizer updates since the last Reset
 
+	factors []float32 // of the learning rate by parameter, nil: 1
+
 	base, theta, delta []float32
 	buffers, reached   []float32 // of the base; as the last call left them
 }
@@ -74,6 +76,9 @@ func New(cfg Config) (*Trainer, error) {
 		ops.SetThreads(cfg.Threads)
 	}
 	if t.work, err = t.open(cfg.Inner.Batch, false); err != nil {
+		return nil, fmt.Errorf("new trainer: %w", err)
+	}
+	if t.factors, err = cfg.Inner.factors(t.work.plan.Params); err != nil {
 		return nil, fmt.Errorf("new trainer: %w", err)
 	}
 	t.base, t.buffers = t.Init()
@@ -293,7 +298,7 @@ func (t *Trainer) step(ctx context.Context, c *cursor, scale float32) (used int,
 	}
 	terms := t.cfg.Data.Form().Terms
 	t.steps++
-	return used, total, t.work.sess.Update(t.cfg.Inner.optimizer(), ops.UpdateArgs{LR: t.cfg.Inner.rate(t.steps, scale), Scale: 1 / float64(used*terms), Step: t.steps})
+	return used, total, t.work.sess.Update(t.cfg.Inner.optimizer(), ops.UpdateArgs{LR: t.cfg.Inner.rate(t.steps, scale), Scale: 1 / float64(used*terms), Step: t.steps, Factors: t.factors})
 }
 
 // prepare puts the base into the session, for the job's batch size.

@@ -83,7 +83,7 @@ func (f *wavFormat) read(b []byte) error {
 		if len(b) < 40 {
 			return fmt.Errorf("the extended format chunk has %d bytes, want 40", len(b))
 		}
-		f.tag = u16(24) // the first bytes of the sub-format's GUID
+		f.tag = int(f.order.Uint32(b[24:]) & 0xFFFF) // the first field of the sub-format's GUID
 	}
 	width := (f.bits + 7) / 8
 	switch {

@@ -93,7 +93,7 @@ On two hosts:  hived init && hived daemon   (first host, prints its address)
 	f.Float64Var(&a.timeout, "timeout", 60, "seconds to wait at most")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return daemon.Fail(daemon.ExitUsage, err, "wrong flag") })
 	root.AddCommand(a.initCmd(), a.daemonCmd(), a.joinCmd(), a.statusCmd(), a.peersCmd(), a.idCmd(), a.runCmd(), a.demoCmd(),
-		a.modelCmd(), a.ledgerCmd(), a.shardCmd(), a.trainCmd(), a.netsimCmd(), a.doctorCmd(), a.versionCmd(), helpTopic())
+		a.modelCmd(), a.ledgerCmd(), a.shardCmd(), a.trainCmd(), a.generateCmd(), a.netsimCmd(), a.doctorCmd(), a.versionCmd(), helpTopic())
 	root.Args = cobra.ArbitraryArgs // usageErrors refuses them with a hint and code 2
 	usageErrors(root)
 	return root

@@ -169,6 +169,9 @@ func (a *app) trainReport(c *cobra.Command, r train.RunFile, t *train.Training, 
 	if err != nil {
 		return daemon.Fail(daemon.ExitFailed, err, "evaluate %q", r.Name)
 	}
+	if err := m.KeepCalibration(t.Data, t.Final, t.Dir); err != nil {
+		return daemon.Fail(daemon.ExitFailed, err, "keep the calibration of %q", r.Name)
+	}
 	rep := trainReport{Schema: "hived.train/v1", Name: r.Name, Model: t.Model, Steps: res.Steps, Resumed: res.Resumed, Split: t.Final, Samples: m.Samples,
 		Loss: m.Loss, Measures: m.Measures, CPU: res.CPU, Seconds: took.Seconds(), Dir: t.Dir}
 	if t.Data.Form().Classes > 0 {
@@ -212,6 +215,12 @@ func (a *app) trainOutput(c *cobra.Command, t *train.Training) (done func()) {
 		}
 	}
 	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model, t.Data.Len(train.SplitTrain), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
+	t.Started = func(peak int64, resumed uint64) {
+		line(fmt.Sprintf("a step takes %.1f MB", float64(peak)/1e6))
+		if resumed > 0 {
+			line(fmt.Sprintf("going on from step %d", resumed))
+		}
+	}
 	sketch := &sparkline{}
 	t.Observe = func(q train.Point) {
 		progress(q)

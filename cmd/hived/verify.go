@@ -29,7 +29,7 @@ func (a *app) modelCmd() *cobra.Command {
 			return err
 		}})
 	cmd.AddCommand(&cobra.Command{Use: "export DIR FILE", Short: "Write the last version of an export as safetensors", Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error { return a.exportModel(c, args[0], args[1]) }})
+		RunE: func(c *cobra.Command, args []string) error { return a.exportModel(c, args[0], args[1]) }}, hfCmd())
 	return cmd
 }
 

@@ -29,7 +29,7 @@ func fuzzGroups(dirs []string, inputs int) ([]group, error) {
 			}
 			names, err := fuzzTargets(path)
 			for _, n := range names {
-				out = append(out, group{args: []string{"-run=^$", "-fuzz=^" + n + "$", fmt.Sprintf("-fuzztime=%dx", inputs), "-parallel=2", "./" + filepath.Dir(path)}})
+				out = append(out, group{args: []string{"-run=^$", "-fuzz=^" + n + "$", fmt.Sprintf("-fuzztime=%dx", inputs), "-fuzzminimizetime=10x", "-parallel=2", "./" + filepath.Dir(path)}})
 			}
 			return err
 		})

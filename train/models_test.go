@@ -1,0 +1,253 @@
+package train
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/wire"
+)
+
+// toy is a data set that any model can learn: the class shows in the first value,
+// the target is the last one.
+type toy struct {
+	form Form
+	n    int
+}
+
+func (d toy) Name() string                 { return "toy" }
+func (d toy) Form() Form                   { return d.form }
+func (d toy) Digest() (wire.Digest, error) { return wire.Digest{}, nil }
+func (d toy) Len(split string) int {
+	if split == SplitTrain || split == SplitTest {
+		return d.n
+	}
+	return 0
+}
+
+func (d toy) Batch(_ string, idx []int, dst *Batch) error {
+	n := d.form.Size()
+	for k, i := range idx {
+		for j := range n {
+			h := mix(uint64(i*n + j))
+			switch {
+			case d.form.Kind == "text":
+				dst.Int[k*n+j], dst.Labels[k*n+j] = int32((i+j)%7), int32((i+j+1)%7)
+			case d.form.Classes > 0:
+				dst.Labels[k] = int32(i % 2)
+				dst.Float[k*n+j] = float32(h>>40)/(1<<24) + float32(i%2)
+			default:
+				dst.Float[k*n+j] = float32(h>>40)/(1<<23) - 1
+			}
+		}
+		for j := range len(dst.Targets) / max(1, len(dst.Targets)/d.form.Terms) {
+			dst.Targets[k*d.form.Terms+j] = dst.Float[k*n+n-1]
+		}
+	}
+	return nil
+}
+
+// TestModelsLearn trains each model, by presets and with each of its parts, for some
+// steps: the loss falls.
+func TestModelsLearn(t *testing.T) {
+	image := Form{Kind: "image", Dims: []int{9, 8, 2}, Classes: 2, Terms: 1}
+	text := Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
+	line := Form{Kind: "series", Dims: []int{10, 3}, Terms: 2}
+	for _, c := range []struct {
+		model string
+		args  map[string]int64
+		form  Form
+	}{
+		{"mlp", map[string]int64{"hidden": 16, "dropout": 100}, image},
+		{"mlp", map[string]int64{"layers": 1}, Form{Kind: "table", Dims: []int{5}, Classes: 2, Terms: 1}},
+		{"convnet", map[string]int64{"filters": 4, "dense": 8, "dropout": 200}, image},
+		{"resnet", map[string]int64{"filters": 4, "squeeze": 2}, image},
+		{"resnet", map[string]int64{"filters": 4, "norm": 2, "groups": 2, "dropout": 100}, image},
+		{"resnet", map[string]int64{"filters": 4, "depth": 18, "stem_stride": 2}, image},
+		{"gpt", map[string]int64{"dim": 16, "heads": 2, "dropout": 50}, text},
+		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "untied": 1}, text},
+		{"seq", map[string]int64{"hidden": 8, "layers": 3}, line},
+		{"seq", map[string]int64{"hidden": 8, "layers": 1, "cell": 2, "quantiles": 5, "dropout": 50}, line},
+	} {
+		cfg := Config{Model: c.model, Args: FitArgs(c.model, c.args, c.form), Data: toy{c.form, 64}, Seed: 1, Threads: 1,
+			Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 16}}
+		tr := mustNew(t, cfg)
+		first := mustTrain(t, tr, Job{Spans: span(0, 64)})
+		tr.Advance()
+		last := first
+		for i := range uint64(5) {
+			last = mustTrain(t, tr, Job{Spans: span(64+64*i, 128+64*i)})
+			tr.Advance()
+		}
+		if !(last.Loss < first.Loss) {
+			t.Errorf("%s %v: loss %v, then %v", c.model, c.args, first.Loss, last.Loss)
+		}
+		params, buffers := tr.Reached()
+		s, err := tr.Eval(context.Background(), params, buffers, SplitTest, 0)
+		if err != nil || s.Samples != 64 || !(s.Loss < 10) {
+			t.Errorf("%s %v: %+v, %v", c.model, c.args, s, err)
+		}
+		out, err := tr.Predict(context.Background(), params, buffers, SplitTest)
+		if err != nil || len(out)%64 != 0 || len(out) == 0 {
+			t.Errorf("%s %v: %d outputs, %v", c.model, c.args, len(out), err)
+		}
+	}
+}
+
+func TestModelArguments(t *testing.T) {
+	for _, m := range Models() {
+		for _, p := range append(ModelPresets(m), "") {
+			args, err := PresetArgs(m, p, nil)
+			if err != nil {
+				t.Errorf("%s %s: %v", m, p, err)
+			}
+			if _, err := NewModel(m, args); err != nil {
+				t.Errorf("%s %s: %v", m, p, err)
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		model string
+		args  map[string]int64
+		want  string
+	}{
+		"unknown":  {"lstm", nil, "have convnet"},
+		"argument": {"mlp", map[string]int64{"depth": 3}, `no argument "depth"`},
+		"too many": {"mlp", map[string]int64{"hidden": 1 << 20}, "want 1 to"},
+		"negative": {"mlp", map[string]int64{"hidden": -1}, "want 1 to"},
+		"depth":    {"resnet", map[string]int64{"depth": 12}, "8 or 18"},
+		"groups":   {"resnet", map[string]int64{"filters": 6}, "multiple of groups"},
+		"levels":   {"seq", map[string]int64{"quantiles": 2}, "1, 3 or 5"},
+		"kv":       {"gpt", map[string]int64{"heads": 4, "kv_heads": 3, "style": 2}, "kv_heads"},
+		"kv gpt2":  {"gpt", map[string]int64{"heads": 4, "kv_heads": 2}, "style 2"},
+		"odd head": {"gpt", map[string]int64{"dim": 12, "heads": 4, "style": 2}, "halves"},
+	} {
+		if _, err := NewModel(c.model, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+	}
+	if _, err := PresetArgs("gpt", "giant", nil); err == nil {
+		t.Error("an unknown preset is taken")
+	}
+	table := Form{Kind: "table", Dims: []int{5}, Classes: 3, Terms: 1}
+	for what, f := range map[string]Form{
+		"kind": {Kind: "text", Dims: []int{5}, Classes: 3, Terms: 5}, "size": {Kind: "table", Dims: []int{6}, Classes: 3, Terms: 1},
+		"classes": {Kind: "table", Dims: []int{5}, Classes: 4, Terms: 1}, "terms": {Kind: "table", Dims: []int{5}, Classes: 3, Terms: 2}, "targets": {Kind: "table", Dims: []int{5}, Terms: 1},
+	} {
+		if fits(table, f) == nil {
+			t.Errorf("%s: data that do not fit are taken", what)
+		}
+	}
+	if err := fits(table, table); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTaskFiles(t *testing.T) {
+	for _, task := range []string{"mnist", "text"} {
+		r, ok := TaskFile(task)
+		if !ok || r.Name != task {
+			t.Errorf("%s: %+v", task, r)
+		}
+		if task == "text" {
+			continue // reads all sources
+		}
+		r.Data.Path = writeMNIST(t, 300, nil)
+		tr, err := r.Open("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tr.Steps != 1000 || tr.Final != SplitTest || tr.EvalSplit != SplitValid || tr.EvalEvery != 50 || tr.SaveEvery != 50 || tr.LogEvery != 10 || len(tr.Run) != 64 {
+			t.Errorf("%s: %+v", task, tr.Solo)
+		}
+		if n := tr.Data.Len(SplitTrain) + tr.Data.Len(SplitValid); n < 50 || tr.Data.Len(SplitValid) == 0 {
+			t.Errorf("%s: %d samples", task, n)
+		}
+	}
+	if _, ok := TaskFile("birds"); ok {
+		t.Error("an unknown task is taken")
+	}
+}
+
+func TestOptimizerSpec(t *testing.T) {
+	for _, c := range []struct {
+		o    OptimizerSpec
+		want float32
+	}{
+		{OptimizerSpec{}, 1e-3}, {OptimizerSpec{LR: 0.1, Batch: 64, BaseBatch: 16, Scale: "linear"}, 0.4},
+		{OptimizerSpec{LR: 0.1, Batch: 32, Accumulate: 2, BaseBatch: 16, Scale: "sqrt"}, 0.2},
+	} {
+		i, err := c.o.inner()
+		if err != nil || math.Abs(float64(i.LR-c.want)) > 1e-6 || i.Schedule.Decay != "cosine" || i.Optimizer != "adamw" {
+			t.Errorf("%+v: %+v, %v", c.o, i, err)
+		}
+	}
+	if _, err := (OptimizerSpec{Scale: "linear"}).inner(); err == nil {
+		t.Error("a scale without a base is taken")
+	}
+}
+
+func TestTokens(t *testing.T) {
+	dir := write(t, map[string]string{"a.txt": strings.Repeat("0123456789", 30), "t.jsonl": "{\"text\":\"one\"}\n\n{\"text\":[\"two\",\"three\"]}\n{\"text\":\"one\"}\n", "e/x.txt": "q"})
+	d, err := OpenData(DataSpec{Format: "text", Path: filepath.Join(dir, "a.txt"), Context: 8, Tail: 0.2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Len(SplitTrain) != 29 || d.Len(SplitValid) != 7 || d.Form().Classes != 256 {
+		t.Fatalf("%d and %d windows, %+v", d.Len(SplitTrain), d.Len(SplitValid), d.Form())
+	}
+	x := Batch{Int: make([]int32, 16), Labels: make([]int32, 16), Keys: []uint64{0, 3}}
+	if err := d.Batch(SplitTrain, []int{1, 28}, &x); err != nil {
+		t.Fatal(err)
+	}
+	if x.Int[0] != '8' || x.Labels[0] != '9' || x.Labels[7] != '6' || x.Int[8] != '7' || x.Labels[15] != '5'+0 {
+		t.Errorf("%v %v", x.Int, x.Labels)
+	}
+	j, err := OpenData(DataSpec{Format: "jsonl", Path: filepath.Join(dir, "t.jsonl"), Context: 4})
+	if err != nil || !slices.Equal(j.(*tokens).splits[SplitTrain], []int32{'o', 'n', 'e', 't', 'w', 'o', '\n', 't', 'h', 'r', 'e', 'e'}) {
+		t.Errorf("%v, %v", j, err)
+	}
+	refuse(t, "too short", DataSpec{Format: "text", Path: filepath.Join(dir, "e")}, "no window")
+	refuse(t, "field", DataSpec{Format: "jsonl", Path: filepath.Join(dir, "t.jsonl"), Field: "body"}, `t.jsonl:1: no field "body"`)
+	refuse(t, "no JSON", DataSpec{Format: "jsonl", Path: filepath.Join(dir, "a.txt")}, "a.txt:1")
+	refuse(t, "a number", DataSpec{Format: "jsonl", Path: filepath.Join(write(t, map[string]string{"n": `{"text":3}`}), "n")}, "neither a string")
+	refuse(t, "cut gzip", DataSpec{Format: "text", Path: filepath.Join(write(t, map[string]string{"z": string(zipped(make([]byte, 900))[:20])}), "z")}, "EOF")
+	refuse(t, "no file", DataSpec{Format: "text", Path: dir, Ext: ".md"}, `ends in ".md"`)
+	refuse(t, "tokenizer", DataSpec{Format: "text", Path: dir, Tokenizer: filepath.Join(dir, "a.txt")}, "a.txt")
+}
+
+// TestModelBits trains with one, two and three threads and on the reference: each
+// model's updates and buffers have the same bits.
+func TestModelBits(t *testing.T) {
+	image := Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
+	for _, c := range []struct {
+		model string
+		args  map[string]int64
+		form  Form
+	}{
+		{"resnet", map[string]int64{"filters": 4, "squeeze": 2, "dropout": 100}, image},
+		{"resnet", map[string]int64{"filters": 4, "norm": 2}, image},
+		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "dropout": 100}, Form{Kind: "text", Dims: []int{9}, Classes: 7, Terms: 9}},
+		{"seq", map[string]int64{"hidden": 5, "layers": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
+		{"seq", map[string]int64{"hidden": 5, "layers": 1, "cell": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
+	} {
+		run := func(d ops.Device, threads int) Update {
+			tr := mustNew(t, Config{Model: c.model, Args: FitArgs(c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
+				Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 6, Clip: 1}})
+			u := mustTrain(t, tr, Job{Spans: span(0, 18)})
+			u.Buffers = slices.Clone(u.Buffers)
+			return u
+		}
+		want := run(ops.Reference(), 1)
+		for threads := 1; threads <= 3; threads++ {
+			if got := run(ops.CPU(), threads); !same(got.Delta, want.Delta) || !same(got.Buffers, want.Buffers) || got.Loss != want.Loss {
+				t.Errorf("%s %v with %d threads: loss %v, want %v", c.model, c.args, threads, got.Loss, want.Loss)
+			}
+		}
+	}
+	ops.SetThreads(1)
+}

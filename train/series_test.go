@@ -1,0 +1,230 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hourly is a file of two series with a daily rhythm, from the first of May 2021.
+func hourly(days int) string {
+	var b strings.Builder
+	b.WriteString("when,hive,temp\n")
+	start := time.Date(2021, 5, 1, 0, 0, 0, 0, time.UTC)
+	for h := range 24 * days {
+		for hive := range 2 {
+			x := 20 + float64(hive)*5 + 3*math.Sin(2*math.Pi*float64(h)/24) + float64(mix(uint64(2*h+hive))%100)/1000
+			fmt.Fprintf(&b, "%s,%d,%.3f\n", start.Add(time.Duration(h)*time.Hour).Format(time.DateTime), hive, x)
+		}
+	}
+	return b.String()
+}
+
+func seriesSpec(path string) DataSpec {
+	return DataSpec{Format: "series", Path: path, Time: "when", Series: "hive", Targets: []string{"temp"}, History: 24, Horizons: []int{1, 24}}
+}
+
+// TestSeriesSplits checks that nothing that a training sample sees or is trained on
+// lies after Until, that the test split is the time asked for, and that scales come
+// from the past.
+func TestSeriesSplits(t *testing.T) {
+	spec := seriesSpec(filepath.Join(write(t, map[string]string{"s.csv": hourly(20)}), "s.csv"))
+	spec.Until, spec.TestEnd = "2021-05-11", "2021-05-13"
+	d, err := OpenData(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.(*series)
+	until := time.Date(2021, 5, 11, 0, 0, 0, 0, time.UTC).Unix() / 3600
+	if s.Len(SplitTrain) != 2*(10*24-24-23) || s.Len(SplitTest) != 2*48 || s.Len(SplitValid) != 0 {
+		t.Fatalf("%d, %d and %d samples", s.Len(SplitTrain), s.Len(SplitValid), s.Len(SplitTest))
+	}
+	for _, m := range s.splits[SplitTrain] {
+		if last := s.list[m.series].start + int64(m.at) + 24; last >= until {
+			t.Fatalf("a training sample ends %d steps after until", last-until)
+		}
+	}
+	for _, m := range s.splits[SplitTest] {
+		if now := s.list[m.series].start + int64(m.at); now < until || now >= until+48 {
+			t.Fatalf("a test sample starts %d steps after until", now-until)
+		}
+	}
+	// The future does not change what the past looks like.
+	later := strings.Replace(hourly(20), "2021-05-15 00:00:00,0,", "2021-05-15 00:00:00,0,7", 1)
+	spec.Path = filepath.Join(write(t, map[string]string{"s.csv": later}), "s.csv")
+	e, err := OpenData(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, f := s.Len(SplitTrain), s.Form()
+	a, b := Batch{Float: make([]float32, n*f.Size()), Targets: make([]float32, n*f.Terms)}, Batch{Float: make([]float32, n*f.Size()), Targets: make([]float32, n*f.Terms)}
+	idx := make([]int, n)
+	for i := range idx {
+		idx[i] = i
+	}
+	if err := errors.Join(d.Batch(SplitTrain, idx, &a), e.Batch(SplitTrain, idx, &b)); err != nil || !same(a.Float, b.Float) || !same(a.Targets, b.Targets) {
+		t.Errorf("a value after until changes training samples: %v", err)
+	}
+	if err := d.Batch(SplitTest, []int{96}, &a); err == nil {
+		t.Error("a sample behind the last is read")
+	}
+}
+
+// TestSeriesByHash holds out whole days.
+func TestSeriesByHash(t *testing.T) {
+	spec := seriesSpec(filepath.Join(write(t, map[string]string{"s.csv": hourly(60)}), "s.csv"))
+	spec.SplitSpec.Test = 0.3
+	d, err := OpenData(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.(*series)
+	side := map[string]string{}
+	for _, split := range []string{SplitTrain, SplitTest} {
+		for _, m := range s.splits[split] {
+			day := fmt.Sprint(m.series, (s.list[m.series].start+int64(m.at))/24)
+			if old, ok := side[day]; ok && old != split {
+				t.Fatalf("day %s is in %s and %s", day, old, split)
+			}
+			side[day] = split
+		}
+	}
+	if n := s.Len(SplitTest); n < 300 || n > 1200 {
+		t.Errorf("%d test samples", n)
+	}
+}
+
+// TestSeriesJudge compares perfect forecasts and persistence.
+func TestSeriesJudge(t *testing.T) {
+	spec := seriesSpec(filepath.Join(write(t, map[string]string{"s.csv": hourly(20)}), "s.csv"))
+	spec.Until, spec.TestEnd = "2021-05-11", "2021-05-13"
+	d, err := OpenData(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.(*series)
+	s.past.Fit[""] = []Fit{{1e9, 1e9}, {1e9, 1e9}} // a past in which forecasts were right
+	s.past.Fit["0"], s.past.Fit["1"] = s.past.Fit[""], s.past.Fit[""]
+	n, f := s.Len(SplitTest), s.Form()
+	x := Batch{Float: make([]float32, n*f.Size()), Targets: make([]float32, n*f.Terms)}
+	idx := make([]int, n)
+	for i := range idx {
+		idx[i] = i
+	}
+	if err := d.Batch(SplitTest, idx, &x); err != nil {
+		t.Fatal(err)
+	}
+	perfect, naive := make([]float32, 0, 8*n), make([]float32, 8*n)
+	for _, y := range x.Targets {
+		perfect = append(perfect, y, y-1, y, y+1)
+	}
+	m := s.judge(SplitTest, perfect)
+	if m["temp +1 rmse"] > 1e-5 || m["temp +1 n"] != 96 || m["temp +1 0 n"] != 48 || m["temp +24 inside 80"] != 1 || m["temp +1 persistence"] < 0.2 {
+		t.Errorf("perfect: %v", m)
+	}
+	if m := s.judge(SplitTest, naive); math.Abs(m["temp +1 rmse"]-m["temp +1 persistence"]) > 1e-6 || m["temp +1 inside 80"] > 0.1 {
+		t.Errorf("persistence: %v", m)
+	}
+	dir := t.TempDir()
+	if err := s.learn(SplitTest, perfect, dir); err != nil {
+		t.Fatal(err)
+	}
+	spec.Calibration = filepath.Join(dir, CalibrationFile)
+	if d, err = OpenData(spec); err != nil {
+		t.Fatal(err)
+	}
+	if c := d.(*series).past; math.Abs(float64(c.factor("0", 0))-1) > 0.01 || c.Width[0] >= 0 {
+		t.Errorf("factor %v, width %v", c.factor("0", 0), c.Width)
+	}
+	spec.Horizons = []int{1}
+	if _, err := OpenData(spec); !errors.Is(err, ErrData) {
+		t.Errorf("a calibration for other horizons: %v", err)
+	}
+}
+
+// TestCalibration feeds forecasts that are twice too large and intervals that are too
+// narrow: the factor goes to a half and the intervals widen until four fifths hold.
+func TestCalibration(t *testing.T) {
+	c := &Calibration{Fit: map[string][]Fit{}, Width: make([]float64, 1)}
+	inside := 0
+	for week := range 30 {
+		inside = 0
+		c.learn(func(visit func(string, int, []float32, float32)) {
+			for i := range 500 {
+				u := float32(mix(uint64(week*1000+i))>>40)/(1<<23) - 1
+				noise := float32(mix(uint64(week*1000+i)+1<<40)>>40)/(1<<23) - 1
+				p, y := []float32{2 * u, 2*u - 0.2, 2 * u, 2*u + 0.2}, u+noise
+				if q := c.correct("h", 0, p); y >= q[1] && y <= q[3] {
+					inside++
+				}
+				visit("h", 0, p, y)
+			}
+		})
+	}
+	if f := c.factor("h", 0); f < 0.46 || f > 0.54 {
+		t.Errorf("factor %v, want 0.5", f)
+	}
+	if inside < 380 || inside > 420 {
+		t.Errorf("%d of 500 inside, want 400", inside)
+	}
+	if f := (&Calibration{Fit: map[string][]Fit{}, Width: []float64{0}}).factor("h", 0); math.Abs(float64(f)-calibrationPrior) > 1e-6 {
+		t.Errorf("without a past the factor is %v", f)
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "c.json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := openCalibration(path, 1); err != nil || back.factor("h", 0) != c.factor("h", 0) {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if err := os.WriteFile(path, b[:9], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openCalibration(path, 1); !errors.Is(err, ErrData) {
+		t.Errorf("a cut file: %v", err)
+	}
+}
+
+func TestSeriesRefusals(t *testing.T) {
+	file := func(s string) string { return filepath.Join(write(t, map[string]string{"s.csv": s}), "s.csv") }
+	good := hourly(5)
+	for what, c := range map[string]struct {
+		text, want string
+		change     func(*DataSpec)
+	}{
+		"no target":     {good, `no column "weight"`, func(d *DataSpec) { d.Targets = []string{"weight"} }},
+		"no time":       {good, `no column "at"`, func(d *DataSpec) { d.Time = "at" }},
+		"bad times":     {strings.ReplaceAll(good, "2021", "MMXXI"), "line 2", nil},
+		"too short":     {good, "to train on", func(d *DataSpec) { d.History = 400 }},
+		"a far time":    {good + "2199-01-01 00:00:00,0,20\n", "is a time wrong", func(d *DataSpec) { d.Step = "1s" }},
+		"weather":       {good, "gone.csv", func(d *DataSpec) { d.Weather = "gone.csv" }},
+		"no rows":       {"when,hive,temp\n", "no row", nil},
+		"no good value": {strings.ReplaceAll(strings.ReplaceAll(good, ",2", ",9992"), ",1", ",9991"), "to train on", nil},
+	} {
+		d := seriesSpec(file(c.text))
+		if c.change != nil {
+			c.change(&d)
+		}
+		refuse(t, what, d, c.want)
+	}
+	for what, change := range map[string]func(*DataSpec){
+		"step": func(d *DataSpec) { d.Step = "an hour" }, "history": func(d *DataSpec) { d.History = 1 }, "horizon": func(d *DataSpec) { d.Horizons = []int{0} },
+		"until": func(d *DataSpec) { d.Until = "soon" }, "no targets": func(d *DataSpec) { d.Targets = nil },
+	} {
+		d := seriesSpec(file(good))
+		change(&d)
+		if _, err := OpenData(d); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+	}
+}
