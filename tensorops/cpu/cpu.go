@@ -76,8 +76,9 @@ func Gemm(m, n, k int, a, b Mat, c []float32, ldc int, add bool, bias []float32,
 	C.hv_gemm(C.long(m), C.long(n), C.long(k), f(a.P), C.long(a.Lane), C.long(a.Depth), f(b.P), C.long(b.Lane), C.long(b.Depth), f(c), C.long(ldc), flag(add), f(bias), flag(relu))
 }
 
-// Conv is the geometry of a convolution: B, H, W, C, OH, OW, O, KH, KW, stride, pad.
-type Conv [11]int
+// Conv is the geometry of a convolution: B, H, W, C, OH, OW, O, KH, KW, stride, pad,
+// groups.
+type Conv [12]int
 
 func (c *Conv) long() *C.long { return (*C.long)(unsafe.Pointer(c)) }
 
