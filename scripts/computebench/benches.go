@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	ops "github.com/apiary-net/hived/tensorops"
@@ -151,6 +152,7 @@ func printMemory() error {
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // the start values were copied into the session
 	for range 4 {
 		if err := t.run(); err != nil {
 			return err

@@ -46,7 +46,11 @@ static void k_norm_fwd(const void *v, L t) {
     }
     float mean = sum32(x, C) / (float)C;
     L c = 0;
-    for (; c + VL <= C; c += VL) st(y + c, ld(x + c) - mean);
+    for (; c + VL <= C; c += VL) {   // rows ahead come from far while this one is worked on
+      __builtin_prefetch(g->x + (r + 2) * C + c);
+      __builtin_prefetch(y + 2 * C + c, 1);
+      st(y + c, ld(x + c) - mean);
+    }
     for (; c < C; c++) y[c] = x[c] - mean;
     float rstd = 1.0f / vsqrt(splat(dot32(y, y, C) / (float)C + g->eps))[0];
     for (c = 0; c + VL <= C; c += VL) st(y + c, vfma(ld(y + c) * rstd, ld(g->g + c), ld(g->b + c)));
