@@ -12,6 +12,10 @@ type Options struct {
 	Inference bool
 	// Keep lists values that Session.Output returns after a step.
 	Keep []V
+	// Compute is F32, or BF16: products of linear layers then round their operands
+	// to bfloat16 and sum in float32; parameters, gradients and all else stay
+	// float32. BF16's bits depend on the processor.
+	Compute DType
 	// MaxBytes bounds Plan.Peak; 0 is no bound.
 	MaxBytes int64
 }
@@ -43,7 +47,7 @@ func Compile(g *Graph, loss V, o Options) (*Plan, error) {
 	if loss.Shape.Size() != 1 {
 		panic(fmt.Sprintf("tensorops: loss of shape %v", loss.Shape))
 	}
-	c := &compiler{g: g, plan: &Plan{Inputs: g.inputs, train: !o.Inference}}
+	c := &compiler{g: g, plan: &Plan{Inputs: g.inputs, train: !o.Inference, bf16: o.Compute == BF16}}
 	c.layout()
 	fill := func(n int) []int {
 		s := make([]int, n)

@@ -334,3 +334,61 @@ func checkGradients(t *testing.T, n net) {
 		t.Errorf("%s: %d of %d gradients differ (typical size %v)", n.name, bad, tried, size)
 	}
 }
+
+// TestBF16 trains with rounded products on every instruction set: losses agree
+// with the reference's to rounding, and with float32's roughly.
+func TestBF16(t *testing.T) {
+	n := gptNet(2, 20, 2, 8, 30, 2)
+	losses := func(d Device, compute DType) (out []float64) {
+		g := &Graph{}
+		p, err := Compile(g, n.build(g), Options{Compute: compute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := d.Open(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := make([]float32, p.ParamLen)
+		num.FillNormal(w, 3, 1, 0.1)
+		if err := s.Write(Params, w); err != nil {
+			t.Fatal(err)
+		}
+		b := n.batch(rand.New(rand.NewSource(8)))
+		for step := range 5 {
+			s.ZeroGrads()
+			l, err := s.Step(context.Background(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, l)
+			if err := s.Update(Optimizer{Rule: SGD, Clip: 1}, UpdateArgs{LR: 0.1, Scale: 1.0 / 40, Step: uint64(step + 1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	near := func(what string, a, b []float64, tol float64) {
+		t.Helper()
+		for i := range a {
+			if !(math.Abs(a[i]-b[i]) <= tol*math.Abs(b[i])) {
+				t.Errorf("%s: loss %d is %v, want %v", what, i, a[i], b[i])
+			}
+		}
+	}
+	exact, want := losses(Reference(), F32), losses(Reference(), BF16)
+	if exact[4] == want[4] {
+		t.Error("rounding changes nothing")
+	}
+	near("reference", want, exact, 1e-2)
+	isas := cpu.ISAs()
+	if len(isas) > 0 {
+		defer func() { _ = cpu.SetISA(isas[0]) }()
+	}
+	for _, isa := range isas {
+		if err := cpu.SetISA(isa); err != nil {
+			t.Fatal(err)
+		}
+		near(isa, losses(CPU(), BF16), want, 2e-4)
+	}
+}

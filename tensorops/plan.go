@@ -44,6 +44,7 @@ type Plan struct {
 
 	outputs []ref // of Options.Keep
 	train   bool
+	bf16    bool
 }
 
 // span is a stretch of arena needed from step first to step last.

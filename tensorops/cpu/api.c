@@ -55,23 +55,36 @@ const char *hv_current(void) {
 
 static L ceil_div(L a, L b) { return (a + b - 1) / b; }
 
-// gemm_run cuts C into tiles of whole register blocks, about four a thread.
-static void gemm_run(hv_gemm_args *g) {
-  const hv_table *t = hv_active();
+// gemm_run cuts C into tiles of whole register blocks mr x nr, about four a thread.
+static void gemm_run(hv_fn f, hv_gemm_args *g, L mr, L nr) {
   L parts = hv_threads() > 1 && g->m * g->n * g->k > 64 * 64 * 64 ? 4 * hv_threads() : 1;
   g->tm = g->m; g->tn = g->n;
   if (!g->m || !g->n) return;
   if (parts > 1) {
-    if (g->m / t->mr >= g->n / t->nr) g->tm = ceil_div(ceil_div(g->m, t->mr), parts) * t->mr;
-    else g->tn = ceil_div(ceil_div(g->n, t->nr), parts) * t->nr;
+    if (g->m / mr >= g->n / nr) g->tm = ceil_div(ceil_div(g->m, mr), parts) * mr;
+    else g->tn = ceil_div(ceil_div(g->n, nr), parts) * nr;
   }
   g->nm = ceil_div(g->m, g->tm);
-  hv_run(t->gemm, g, g->nm * ceil_div(g->n, g->tn));
+  hv_run(f, g, g->nm * ceil_div(g->n, g->tn));
 }
 
 void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu) {
   hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu};
-  gemm_run(&g);
+  gemm_run(hv_active()->gemm, &g, hv_active()->mr, hv_active()->nr);
+}
+
+static _Atomic int no_tiles;
+void hv_set_tiles(int on) { atomic_store(&no_tiles, !on); }
+static const hv_bf16 *unit(void) {
+#if defined(__x86_64__)
+  if (hv_active() == &hv_avx512) return hv_bf16_unit(atomic_load(&no_tiles));
+#endif
+  return NULL;
+}
+int hv_has_bf16(void) { return unit() != NULL; }
+void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu) {
+  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .unit = unit()};
+  gemm_run(hv_active()->gemm_bf16, &g, 32, 32);
 }
 
 static float attn_scale(long d) {

@@ -24,9 +24,14 @@ typedef struct { const float *p; L ls, ds; } hv_src;
 typedef struct { L a, b, n; } hv_seg;
 typedef struct { const hv_seg *seg; L segs, als, ads, bds, bseg; } hv_direct;
 
+// A way to multiply panels of bfloat16 (bf16.h); begin and end surround blocks.
+typedef struct { void (*begin)(void); void (*block)(L steps, const float *a, const float *b, float *c, L ldc); void (*end)(void); } hv_bf16;
+const hv_bf16 *hv_bf16_unit(int no_tiles);          // kern_bf16_amd64.c
+
 typedef struct {
   L m, n, k; hv_src a, b; float *c; L ldc; int add, relu; const float *bias;
   L tm, tn, nm;                  // tile sizes and tiles along m
+  const hv_bf16 *unit;           // NULL: plain vectors
 } hv_gemm_args;
 typedef struct {
   hv_conv g; const float *x, *w, *bias, *dy; float *y, *part;
@@ -48,7 +53,7 @@ typedef struct { L n; float *out; } hv_peak_args;
 typedef void (*hv_fn)(const void *args, L tile);
 typedef struct {
   L mr, nr, lanes;
-  hv_fn gemm, conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask,
+  hv_fn gemm, gemm_bf16, conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask,
       pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;

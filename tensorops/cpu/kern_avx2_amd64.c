@@ -39,6 +39,7 @@ FI void tr(const float *const *q, float *d, L ldd) {
 #include "gemm.h"
 #include "direct.h"
 #include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"
 #if defined(__clang__)

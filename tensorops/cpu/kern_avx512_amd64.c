@@ -25,6 +25,7 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)_mm512_
 #include "gemm.h"
 #include "direct.h"
 #include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"
 #if defined(__clang__)

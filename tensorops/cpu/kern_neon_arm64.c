@@ -21,5 +21,6 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)vsqrtq_
 #include "gemm.h"
 #include "direct.h"
 #include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"

@@ -36,6 +36,7 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
 #include "gemm.h"
 #include "direct.h"
 #include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"
 #if defined(__clang__)
