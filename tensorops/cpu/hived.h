@@ -25,7 +25,7 @@ typedef struct { L a, b, n; } hv_seg;
 typedef struct { const hv_seg *seg; L segs, als, ads, bds, bseg; } hv_direct;
 
 // A way to multiply panels of bfloat16 (bf16.h); begin and end surround blocks.
-typedef struct { void (*begin)(void); void (*block)(L steps, const float *a, const float *b, float *c, L ldc); void (*end)(void); } hv_bf16;
+typedef struct { void (*begin)(void); void (*pack)(int byLane, const hv_src *s, L l0, L lanes, L p0, L len, float *d); void (*block)(L steps, const float *a, const float *b, float *c, L ldc); void (*end)(void); } hv_bf16;
 const hv_bf16 *hv_bf16_unit(int no_tiles);          // kern_bf16_amd64.c
 
 typedef struct {

@@ -11,6 +11,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "hived.h"
+#define VB 64
+typedef float vf __attribute__((vector_size(VB), may_alias));
+typedef float vu __attribute__((vector_size(VB), aligned(4), may_alias));
+typedef int vi __attribute__((vector_size(VB)));
+static inline __attribute__((always_inline)) vf vfma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+#include "vec.h"
+#define OWN_PAIRS
+FI vf depth_pairs(const float *q) { return (vf)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(q + 16), _mm512_loadu_ps(q)); }
+FI vf lane_pairs(vf low, vf high) {
+  static const uint16_t mix[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return (vf)_mm512_permutexvar_epi16(_mm512_loadu_si512(mix), (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
+}
+#include "bf16_pack.h"
 
 static void nothing(void) {}
 
@@ -63,7 +76,7 @@ static void dots_block(L steps, const float *a, const float *b, float *c, L ldc)
   }
 }
 
-static const hv_bf16 tiles = {tiles_begin, tiles_block, tiles_end}, dots = {nothing, dots_block, nothing};
+static const hv_bf16 tiles = {tiles_begin, bf16_pack, tiles_block, tiles_end}, dots = {nothing, bf16_pack, dots_block, nothing};
 
 // hv_bf16_unit asks the kernel for the tiles' state once; NULL where the processor
 // has neither.
