@@ -51,23 +51,7 @@ FI void convolve(const seg_list *l, L i, L m, L n, L k, const float *a, L als, c
 static void k_conv_pack(const void *v, L t) {
   const hv_conv_args *g = v;
   L n = g->g.o / g->g.groups, k = g->g.kh * g->g.kw * (g->g.c / g->g.groups);
-  const float *src = g->w + t * n * k;
-  float *d = g->part + t * k * (n + VL);
-  for (L j = 0, w; j < n; j += w, d += k * w) {
-    w = panel_vecs(n - j) * VL;
-    for (L e = 0; e < w; e += VL) {
-      const float *rp[VB / 4];
-      for (L i = 0; i < VL; i++) rp[i] = src + (j + e + i) * k;
-      L p = 0;
-      if (j + e + VL <= n)
-        for (; p + VL <= k; p += VL) {
-          const float *q[VB / 4];
-          for (L i = 0; i < VL; i++) q[i] = rp[i] + p;
-          tr(q, d + p * w + e, w);
-        }
-      for (; p < k; p++) for (L i = 0; i < VL; i++) d[p * w + e + i] = j + e + i < n ? rp[i][p] : 0;
-    }
-  }
+  panels_of_rows(n, k, g->w + t * n * k, k, g->part + t * k * (n + VL));
 }
 
 // k_conv_pack_back does so for the gradient of the input: row (kh, kw, o), columns c.

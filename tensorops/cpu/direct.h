@@ -111,3 +111,38 @@ static void direct(const hv_direct *d, L m, L n, const float *a, const float *b,
     m -= f->rows; a += f->rows * d->als; c += f->rows * ldc;
   }
 }
+
+// panels_of_rows transposes n rows of k floats, ld apart, into panels: row p of a
+// panel holds element p of its rows, then zeros.
+static void panels_of_rows(L n, L k, const float *x, L ldx, float *d) {
+  for (L j = 0, w; j < n; j += w, d += k * w) {
+    w = panel_vecs(n - j) * VL;
+    for (L e = 0; e < w; e += VL) {
+      const float *row = x + (j + e) * ldx;
+      L p = 0, m = n - j - e;
+      if (m >= VL)
+        for (; p + VL <= k; p += VL) {
+          const float *q[VB / 4];
+          for (L i = 0; i < VL; i++) q[i] = row + i * ldx + p;
+          tr(q, d + p * w + e, w);
+        }
+      for (; p < k; p++) for (L i = 0; i < VL; i++) d[p * w + e + i] = i < m ? row[i * ldx + p] : 0;
+    }
+  }
+}
+
+// by_panels multiplies m rows of A with panels of n columns, K = k at most one
+// block; by_rows with B's rows where they lie, n being a multiple of a vector.
+FI void by_panels(L m, L n, L k, const float *a, L als, L ads, const float *panels, float *c, L ldc, int add) {
+  hv_seg s = {0, 0, k};
+  for (L j = 0, w; j < n; j += w) {
+    w = panel_vecs(n - j) * VL;
+    hv_direct d = {&s, 1, als, ads, w, w};
+    direct(&d, m, n - j, a, panels + j * k, c + j, ldc, add);
+  }
+}
+FI void by_rows(L m, L n, L k, const float *a, L als, L ads, const float *b, L bds, float *c, L ldc, int add) {
+  hv_seg s = {0, 0, k};
+  hv_direct d = {&s, 1, als, ads, bds, bds};
+  for (L j = 0; j < n; j += panel_vecs(n - j) * VL) direct(&d, m, n - j, a, b + j, c + j, ldc, add);
+}
