@@ -48,5 +48,6 @@ type call struct {
 	rows               []float64 // losses of rows
 	loss               *float64
 	train              bool // a backward step follows
+	again              bool // forward runs a second time: side effects are done
 	bf16               bool // products round their operands
 }

@@ -28,7 +28,7 @@ type Step struct {
 	in, out, din, dout []ref
 	keep, work         ref
 	rows               int
-	train              bool
+	train, again       bool
 }
 
 // Plan is a compiled graph: plain data, for any device.
