@@ -78,6 +78,9 @@ func (o *batchNorm) forward(k kernels, c *call) {
 	for j := range mean {
 		v := m2[j] / float64(o.n)
 		a.stats[o.c+j] = rstd(v, o.eps)
+		if c.again {
+			continue
+		}
 		mean[j] = num.Fma32(o.momentum, a.stats[j]-mean[j], mean[j])
 		variance[j] = num.Fma32(o.momentum, float32(m2[j]/float64(o.n-1))-variance[j], variance[j])
 	}

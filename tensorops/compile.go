@@ -12,6 +12,10 @@ type Options struct {
 	Inference bool
 	// Keep lists values that Session.Output returns after a step.
 	Keep []V
+	// Compute is F32, or BF16: products of linear layers then round their operands
+	// to bfloat16 and sum in float32; parameters, gradients and all else stay
+	// float32. BF16's bits depend on the processor.
+	Compute DType
 	// MaxBytes bounds Plan.Peak; 0 is no bound.
 	MaxBytes int64
 }
@@ -29,21 +33,35 @@ type compiler struct {
 	g      *Graph
 	plan   *Plan
 	spans  []span
-	value  []int // buffer of each value, -1
-	grad   []int // buffer of each value's gradient, -1
-	keep   []int // buffer of each node's kept floats, -1
-	uses   []int // operands that read each value
-	params []int // place of each graph parameter in plan.Params
+	value  []int  // buffer of each value, -1
+	grad   []int  // buffer of each value's gradient, -1
+	keep   []int  // buffer of each node's kept floats, -1
+	uses   []int  // operands that read each value
+	again  []bool // nodes that backward computes again; cleared when it has
+	params []int  // place of each graph parameter in plan.Params
 }
 
 // Compile orders the parameters by name, lays out forward and, unless
 // o.Inference, backward steps of everything that loss depends on, and plans the
-// arena. It panics when loss is not a value of one element.
+// arena. A plan above o.MaxBytes is made once more, with what is cheap to compute
+// (gelu) computed again by backward instead of kept: the same bits. It panics when
+// loss is not a value of one element.
 func Compile(g *Graph, loss V, o Options) (*Plan, error) {
 	if loss.Shape.Size() != 1 {
 		panic(fmt.Sprintf("tensorops: loss of shape %v", loss.Shape))
 	}
-	c := &compiler{g: g, plan: &Plan{Inputs: g.inputs, train: !o.Inference}}
+	p := compile(g, loss, o, false)
+	if o.MaxBytes > 0 && p.Peak > o.MaxBytes {
+		p = compile(g, loss, o, true)
+	}
+	if o.MaxBytes > 0 && p.Peak > o.MaxBytes {
+		return nil, fmt.Errorf("compile: %d bytes needed, %d allowed; take a smaller batch or model: %w", p.Peak, o.MaxBytes, ErrMemory)
+	}
+	return p, nil
+}
+
+func compile(g *Graph, loss V, o Options, frugal bool) *Plan {
+	c := &compiler{g: g, plan: &Plan{Inputs: g.inputs, train: !o.Inference, bf16: o.Compute == BF16}}
 	c.layout()
 	fill := func(n int) []int {
 		s := make([]int, n)
@@ -54,8 +72,10 @@ func Compile(g *Graph, loss V, o Options) (*Plan, error) {
 	}
 	c.value, c.grad, c.keep = fill(len(g.values)), fill(len(g.values)), fill(len(g.nodes))
 	c.uses = make([]int, len(g.values))
-	for i := range g.nodes {
-		c.forward(i)
+	for i, n := range g.nodes {
+		c.forward(i, false)
+		_, cheap := n.op.(interface{ cheap() })
+		c.again = append(c.again, (n.again || frugal && cheap) && !o.Inference)
 	}
 	if !o.Inference {
 		c.grad[loss.id] = c.buffer(1, len(c.plan.Steps))
@@ -67,10 +87,7 @@ func Compile(g *Graph, loss V, o Options) (*Plan, error) {
 		c.plan.outputs = append(c.plan.outputs, c.refer(v, len(c.plan.Steps)))
 	}
 	c.finish()
-	if o.MaxBytes > 0 && c.plan.Peak > o.MaxBytes {
-		return nil, fmt.Errorf("compile: %d bytes needed, %d allowed: %w", c.plan.Peak, o.MaxBytes, ErrMemory)
-	}
-	return c.plan, nil
+	return c.plan
 }
 
 // layout gives parameters and buffers their places, in byte-wise name order.
@@ -123,11 +140,14 @@ func (c *compiler) refer(v V, step int) ref {
 	return c.use(c.value[v.id], step)
 }
 
-func (c *compiler) forward(i int) {
+// forward appends the forward step of node i; again is the second time.
+func (c *compiler) forward(i int, again bool) {
 	n, at := &c.g.nodes[i], len(c.plan.Steps)
-	s := Step{Op: n.op.name(), op: n.op, train: c.plan.train}
+	s := Step{Op: n.op.name(), op: n.op, train: c.plan.train, again: again}
 	for _, v := range n.in {
-		c.uses[v.id]++
+		if !again {
+			c.uses[v.id]++
+		}
 		s.in = append(s.in, c.refer(v, at))
 	}
 	for _, v := range n.out {
@@ -145,6 +165,25 @@ func (c *compiler) forward(i int) {
 // lossOp is an op that writes the plan's loss, a sum over rows.
 type lossOp interface{ lossRows() int }
 
+// restore appends the steps that compute again what node i made and everything
+// that it needs for that.
+func (c *compiler) restore(i int) {
+	if !c.again[i] {
+		return
+	}
+	c.again[i] = false
+	for _, v := range c.g.nodes[i].in {
+		c.restoreValue(v)
+	}
+	c.forward(i, true)
+}
+
+func (c *compiler) restoreValue(v V) {
+	if val := c.g.values[v.id]; val.kind == activation {
+		c.restore(val.index)
+	}
+}
+
 func rowsOf(o op) int {
 	if l, ok := o.(lossOp); ok {
 		return l.lossRows()
@@ -155,20 +194,32 @@ func rowsOf(o op) int {
 // backward appends the backward step of node i where a gradient reaches it, and
 // additions for values that already have a gradient.
 func (c *compiler) backward(i int) {
-	n, at := &c.g.nodes[i], len(c.plan.Steps)
-	s := Step{Op: n.op.name(), Backward: true, op: n.op, train: true, rows: rowsOf(n.op)}
+	n := &c.g.nodes[i]
 	reached := false
 	for _, v := range n.out {
-		r := ref{}
-		if b := c.grad[v.id]; b >= 0 {
-			r, reached = c.use(b, at), true
-		}
-		s.dout = append(s.dout, r)
+		reached = reached || c.grad[v.id] >= 0
 	}
 	if !reached || !c.g.values[n.out[0].id].grad {
 		return
 	}
 	inMask, outMask := n.op.reads()
+	for j, v := range n.in {
+		if inMask>>j&1 == 1 {
+			c.restoreValue(v)
+		}
+	}
+	if outMask != 0 || c.keep[i] >= 0 {
+		c.restore(i)
+	}
+	at := len(c.plan.Steps)
+	s := Step{Op: n.op.name(), Backward: true, op: n.op, train: true, rows: rowsOf(n.op)}
+	for _, v := range n.out {
+		r := ref{}
+		if b := c.grad[v.id]; b >= 0 {
+			r = c.use(b, at)
+		}
+		s.dout = append(s.dout, r)
+	}
 	s.in, s.out = c.masked(n.in, inMask, at), c.masked(n.out, outMask, at)
 	var extra []Step
 	shared := c.sharing(n)

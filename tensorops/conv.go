@@ -2,10 +2,15 @@ package tensorops
 
 // B batch, H W input size, C input channels, O outputs, KH KW kernel.
 
-import "fmt"
+import (
+	"fmt"
 
-// geometry is B, H, W, C, OH, OW, O, KH, KW, stride, pad, as package cpu reads it.
-type geometry [11]int
+	"github.com/apiary-net/hived/tensorops/num"
+)
+
+// geometry is B, H, W, C, OH, OW, O, KH, KW, stride, pad, groups, as package cpu
+// reads it.
+type geometry [12]int
 
 type conv struct {
 	leaf
@@ -14,18 +19,19 @@ type conv struct {
 	relu bool
 }
 
-// Conv returns act(conv(x, w) + b), act None or Relu: x [B,H,W,C], w [O,KH,KW,C],
-// b [O] (or the zero V for none) to [B,H',W',O], H' = (H+2*pad-KH)/stride+1. It is a matrix product over
-// patches in (kh, kw, c) order with zeros outside, blocks of K as in gemm.go.
+// Conv returns act(conv(x, w) + b), act None or Relu: x [B,H,W,C], w [O,KH,KW,C/G],
+// b [O] (or the zero V for none) to [B,H',W',O], H' = (H+2*pad-KH)/stride+1. G
+// groups, told by the shape of w, each join their share of channels and outputs. It
+// is a matrix product over patches in (kh, kw, c) order with zeros outside, blocks
+// of K as in gemm.go.
 func (g *Graph) Conv(x, w, b V, stride, pad int, act Act) V {
-	s, o := x.Shape, w.Shape[0]
-	want("conv", "weight", w, F32, o, w.Shape[1], w.Shape[2], s[3])
-	kh, kw := w.Shape[1], w.Shape[2]
-	if s.Rank() != 4 || stride < 1 || pad < 0 || s[1]+2*pad < kh || s[2]+2*pad < kw || act == Gelu {
+	s, o, kh, kw := x.Shape, w.Shape[0], w.Shape[1], w.Shape[2]
+	if s.Rank() != 4 || w.Shape.Rank() != 4 || w.Type != F32 || s[3]%w.Shape[3] != 0 || o%(s[3]/w.Shape[3]) != 0 ||
+		stride < 1 || pad < 0 || s[1]+2*pad < kh || s[2]+2*pad < kw || act == Gelu {
 		panic(fmt.Sprintf("tensorops: conv of %v by %v, stride %d, pad %d", s, w.Shape, stride, pad))
 	}
 	oh, ow := (s[1]+2*pad-kh)/stride+1, (s[2]+2*pad-kw)/stride+1
-	c := &conv{g: geometry{s[0], s[1], s[2], s[3], oh, ow, o, kh, kw, stride, pad}, bias: b.Shape != Shape{}, relu: act == Relu}
+	c := &conv{g: geometry{s[0], s[1], s[2], s[3], oh, ow, o, kh, kw, stride, pad, s[3] / w.Shape[3]}, bias: b.Shape != Shape{}, relu: act == Relu}
 	in := []V{x, w}
 	if c.bias {
 		want("conv", "bias", b, F32, o)
@@ -67,62 +73,78 @@ func (c *conv) backward(k kernels, a *call) {
 	}
 }
 
-// patches returns the matrix [B*OH*OW, KH*KW*C] of x.
-func patches(g *geometry, x []float32) []float32 {
-	b, h, w, c, oh, ow, kh, kw, stride, pad := g[0], g[1], g[2], g[3], g[4], g[5], g[7], g[8], g[9], g[10]
-	m := make([]float32, b*oh*ow*kh*kw*c)
-	d := m
+// each calls f for every output position and tap inside the image with the offsets
+// of the tap's input and of the position's output.
+func (g *geometry) each(f func(pos, tap, in int)) {
+	b, h, w, c, oh, ow, kw, stride, pad := g[0], g[1], g[2], g[3], g[4], g[5], g[8], g[9], g[10]
 	for q := range b * oh * ow {
 		n, y0, x0 := q/(oh*ow), q/ow%oh*stride-pad, q%ow*stride-pad
-		for t := range kh * kw {
-			u, v := y0+t/kw, x0+t%kw
-			if u >= 0 && u < h && v >= 0 && v < w {
-				copy(d[:c], x[((n*h+u)*w+v)*c:])
+		for t := range g[7] * kw {
+			if u, v := y0+t/kw, x0+t%kw; u >= 0 && u < h && v >= 0 && v < w {
+				f(q, t, ((n*h+u)*w+v)*c)
 			}
-			d = d[c:]
 		}
 	}
-	return m
 }
 
-// backPatches returns the matrix [B*H*W, KH*KW*O] of dy: for each input position
-// and tap the gradient of the output that used it there, or zeros.
-func backPatches(g *geometry, dy []float32) []float32 {
-	b, h, w, oh, ow, o, kh, kw, stride, pad := g[0], g[1], g[2], g[4], g[5], g[6], g[7], g[8], g[9], g[10]
-	m := make([]float32, b*h*w*kh*kw*o)
-	d := m
-	for q := range b * h * w {
-		n, y, x := q/(h*w), q/w%h, q%w
-		for t := range kh * kw {
-			u, v := y+pad-t/kw, x+pad-t%kw
-			if u >= 0 && v >= 0 && u%stride == 0 && v%stride == 0 && u/stride < oh && v/stride < ow {
-				copy(d[:o], dy[((n*oh+u/stride)*ow+v/stride)*o:])
-			}
-			d = d[o:]
-		}
-	}
+// patches returns the matrix [B*OH*OW, KH*KW*C/G] of group i of x.
+func patches(g *geometry, x []float32, i int) []float32 {
+	c, taps := g[3]/g[11], g[7]*g[8]
+	m := make([]float32, g[0]*g[4]*g[5]*taps*c)
+	g.each(func(pos, tap, in int) { copy(m[(pos*taps+tap)*c:][:c], x[in+i*c:]) })
 	return m
 }
 
 func (r reference) convForward(g *geometry, x, w, bias, y []float32, relu bool) {
-	k := g[7] * g[8] * g[3]
-	r.gemm(g[0]*g[4]*g[5], g[6], k, mat{patches(g, x), k, 1}, mat{w, k, 1}, y, g[6], false, bias, relu)
+	n, o, k := g[0]*g[4]*g[5], g[6]/g[11], g[7]*g[8]*g[3]/g[11]
+	for i := range g[11] {
+		r.gemm(n, o, k, mat{patches(g, x, i), k, 1}, mat{w[i*o*k:], k, 1}, y[i*o:], g[6], false, nil, false)
+	}
+	if bias != nil {
+		addBias(n, g[6], y, g[6], bias, relu)
+	}
 }
 
-// convInput writes dx = backPatches(dy) times w with (kh, kw, o) as depth.
+// convInput writes dx: a product of the gradients of the outputs that used an input
+// and the weights they used, with (kh, kw, o) as depth, zeros for outputs outside.
+// Taps that fall between outputs of a stride are no part of the chains.
 func (r reference) convInput(g *geometry, dy, w, dx []float32) {
-	c, o, taps := g[3], g[6], g[7]*g[8]
-	wt := make([]float32, len(w))
-	for i := range o {
-		for t := range taps {
-			copy(wt[(t*o+i)*c:][:c], w[(i*taps+t)*c:])
+	h, wd, c, oh, ow, kh, kw, stride, pad := g[1], g[2], g[3]/g[11], g[4], g[5], g[7], g[8], g[9], g[10]
+	o := g[6] / g[11]
+	kc, s := kcOf(kh*kw*o), make([]float32, c)
+	for q := range g[0] * h * wd {
+		n, y, x := q/(h*wd), q/wd%h, q%wd
+		for i := range g[11] {
+			row := dx[q*g[3]+i*c:][:c]
+			for p0 := 0; p0 < kh*kw*o; p0 += kc {
+				clear(s)
+				for p := p0; p < min(kh*kw*o, p0+kc); p++ {
+					u, v, d := y+pad-p/o/kw, x+pad-p/o%kw, float32(0)
+					if u%stride != 0 || v%stride != 0 {
+						continue
+					}
+					if u >= 0 && v >= 0 && u/stride < oh && v/stride < ow {
+						d = dy[((n*oh+u/stride)*ow+v/stride)*g[6]+i*o+p%o]
+					}
+					for j, f := range w[((i*o+p%o)*kh*kw+p/o)*c:][:c] {
+						s[j] = num.Fma32(d, f, s[j])
+					}
+				}
+				for j, f := range s {
+					if p0 > 0 {
+						f = row[j] + f
+					}
+					row[j] = f
+				}
+			}
 		}
 	}
-	r.gemm(g[0]*g[1]*g[2], c, taps*o, mat{backPatches(g, dy), taps * o, 1}, mat{wt, 1, c}, dx, c, false, nil, false)
 }
 
 // convWeight adds dy' patches(x) to dw.
 func (r reference) convWeight(g *geometry, dy, x, dw []float32) {
-	k := g[7] * g[8] * g[3]
-	r.gemm(g[6], k, g[0]*g[4]*g[5], mat{dy, 1, g[6]}, mat{patches(g, x), 1, k}, dw, k, true, nil, false)
+	o, k := g[6]/g[11], g[7]*g[8]*g[3]/g[11]
+	for i := range g[11] {
+		r.gemm(o, k, g[0]*g[4]*g[5], mat{dy[i*o:], 1, g[6]}, mat{patches(g, x, i), 1, k}, dw[i*o*k:], k, true, nil, false)
+	}
 }

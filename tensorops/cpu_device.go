@@ -23,6 +23,10 @@ func (cpuDevice) Info() DeviceInfo {
 // the number reached. It holds for the whole process; results do not depend on it.
 func SetThreads(n int) int { return cpu.SetThreads(n) }
 
+// HasBF16 reports whether the CPU device multiplies bfloat16 by own instructions;
+// without, BF16 plans are slower than F32 ones.
+func HasBF16() bool { return cpu.HasBF16() }
+
 // WorkerTime returns the processor time that the CPU device's threads, callers
 // not included, have used so far.
 func WorkerTime() time.Duration { return cpu.WorkerTime() }
@@ -32,6 +36,9 @@ type native struct{}
 
 func (native) gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
 	cpu.Gemm(m, n, k, cpu.Mat{P: a.p, Lane: a.ls, Depth: a.ds}, cpu.Mat{P: b.p, Lane: b.ls, Depth: b.ds}, c, ldc, add, bias, relu)
+}
+func (native) gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
+	cpu.GemmBF16(m, n, k, cpu.Mat{P: a.p, Lane: a.ls, Depth: a.ds}, cpu.Mat{P: b.p, Lane: b.ls, Depth: b.ds}, c, ldc, add, bias, relu)
 }
 func (native) columns(n, c int, x, y []float32) { cpu.Columns(n, c, x, y) }
 func (native) reluMask(dy, y, dx []float32)     { cpu.ReluMask(dy, y, dx) }

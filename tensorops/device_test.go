@@ -76,6 +76,19 @@ func convNet(b, h, w, c, o, k, stride, pad int, act Act) net {
 	}}
 }
 
+// groupNet is a grouped convolution, then a depthwise one with a stride.
+func groupNet(b, h, w, c, o, groups int) net {
+	return net{fmt.Sprintf("group-%dx%dx%dx%d-%d-%d", b, h, w, c, o, groups), func(g *Graph) V {
+		x, y := g.Input("x", F32, b, h, w, c), g.Input("y", I32, b)
+		v := g.Conv(x, g.Param("c1", normal, true, o, 3, 3, c/groups), g.Param("b1", normal, false, o), 1, 1, Relu)
+		v = g.Conv(v, g.Param("c2", normal, true, o, 3, 3, 1), V{}, 2, 1, None)
+		v = g.Conv(v, g.Param("c3", normal, true, c, 1, 1, o), V{}, 1, 0, None)
+		return g.CrossEntropy(g.Linear(g.Mean(v), g.Param("f", normal, true, 7, c), V{}, None), y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Float: [][]float32{floats(r, b*h*w*c)}, Int: [][]int32{labels(r, b, 7)}}
+	}}
+}
+
 // gptNet is layers of a transformer with tied head.
 func gptNet(b, t, heads, d, vocab, layers int) net {
 	c := heads * d
@@ -142,7 +155,7 @@ func nets() []net {
 		convNet(2, 8, 8, 1, 5, 3, 1, 1, None), convNet(3, 9, 7, 3, 8, 3, 2, 1, Relu), convNet(2, 12, 10, 2, 17, 5, 1, 0, None),
 		convNet(2, 6, 8, 32, 32, 3, 1, 1, None), convNet(5, 13, 13, 4, 16, 3, 2, 0, Relu),
 		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 64, 2, 8, 40, 1), gptNet(2, 70, 1, 33, 40, 1), gptNet(1, 130, 2, 8, 20, 1),
-		addNet(6, 37), resNet(3, 7, 9, 2, 5), resNet(2, 8, 8, 16, 32))
+		addNet(6, 37), groupNet(2, 7, 6, 6, 9, 3), groupNet(2, 9, 12, 32, 64, 2), convNet(1, 5, 40, 70, 66, 3, 3, 1, None), convNet(2, 8, 66, 20, 6, 5, 1, 2, Relu), resNet(3, 7, 9, 2, 5), resNet(2, 8, 8, 16, 32))
 }
 
 // run makes two accumulated steps and two updates, and returns all that came out.
@@ -263,7 +276,7 @@ func TestBitsPinned(t *testing.T) {
 func TestGradients(t *testing.T) {
 	for _, n := range []net{
 		linearNet(5, 3, 7, 4, Relu), linearNet(6, 5, 8, 4, Gelu), convNet(2, 8, 8, 1, 3, 3, 1, 1, None), convNet(2, 7, 9, 2, 3, 3, 2, 1, Relu),
-		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 67, 1, 4, 7, 1), addNet(4, 9), resNet(3, 5, 7, 2, 4),
+		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 67, 1, 4, 7, 1), addNet(4, 9), groupNet(2, 7, 6, 4, 6, 2), resNet(3, 5, 7, 2, 4),
 	} {
 		checkGradients(t, n)
 	}
@@ -318,5 +331,63 @@ func checkGradients(t *testing.T, n net) {
 	// Differences across a kink of relu or of a maximum are wrong; few are met.
 	if bad > tried/10 {
 		t.Errorf("%s: %d of %d gradients differ (typical size %v)", n.name, bad, tried, size)
+	}
+}
+
+// TestBF16 trains with rounded products on every instruction set: losses agree
+// with the reference's to rounding, and with float32's roughly.
+func TestBF16(t *testing.T) {
+	n := gptNet(2, 20, 2, 8, 30, 2)
+	losses := func(d Device, compute DType) (out []float64) {
+		g := &Graph{}
+		p, err := Compile(g, n.build(g), Options{Compute: compute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := d.Open(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := make([]float32, p.ParamLen)
+		num.FillNormal(w, 3, 1, 0.1)
+		if err := s.Write(Params, w); err != nil {
+			t.Fatal(err)
+		}
+		b := n.batch(rand.New(rand.NewSource(8)))
+		for step := range 5 {
+			s.ZeroGrads()
+			l, err := s.Step(context.Background(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, l)
+			if err := s.Update(Optimizer{Rule: SGD, Clip: 1}, UpdateArgs{LR: 0.1, Scale: 1.0 / 40, Step: uint64(step + 1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	near := func(what string, a, b []float64, tol float64) {
+		t.Helper()
+		for i := range a {
+			if !(math.Abs(a[i]-b[i]) <= tol*math.Abs(b[i])) {
+				t.Errorf("%s: loss %d is %v, want %v", what, i, a[i], b[i])
+			}
+		}
+	}
+	exact, want := losses(Reference(), F32), losses(Reference(), BF16)
+	if exact[4] == want[4] {
+		t.Error("rounding changes nothing")
+	}
+	near("reference", want, exact, 1e-2)
+	isas := cpu.ISAs()
+	if len(isas) > 0 {
+		defer func() { _ = cpu.SetISA(isas[0]) }()
+	}
+	for _, isa := range isas {
+		if err := cpu.SetISA(isa); err != nil {
+			t.Fatal(err)
+		}
+		near(isa, losses(CPU(), BF16), want, 2e-4)
 	}
 }

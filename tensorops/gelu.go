@@ -12,6 +12,7 @@ type gelu struct {
 func (g *Graph) Gelu(x V) V { return g.apply(&gelu{n: x.Shape.Size()}, []V{x}, x.Shape)[0] }
 
 func (o *gelu) name() string                { return "gelu" }
+func (o *gelu) cheap()                      {}
 func (o *gelu) reads() (uint, uint)         { return 1, 0 }
 func (o *gelu) forward(k kernels, c *call)  { k.geluForward(c.in[0], c.out[0]) }
 func (o *gelu) backward(k kernels, c *call) { k.geluBackward(c.in[0], c.dout[0], c.din[0]) }

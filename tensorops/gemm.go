@@ -58,6 +58,22 @@ func (reference) gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, bia
 	}
 }
 
+// gemmBF16 is gemm with operands rounded to bfloat16. The order of the sums is not
+// part of its meaning: kernels agree with it to rounding only.
+func (r reference) gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
+	r.gemm(m, n, k, round16(m, k, a), round16(n, k, b), c, ldc, add, bias, relu)
+}
+
+func round16(lanes, depth int, x mat) mat {
+	p := make([]float32, lanes*depth)
+	for i := range lanes {
+		for d := range depth {
+			p[i*depth+d] = num.FromBF16(num.ToBF16(x.p[i*x.ls+d*x.ds]))
+		}
+	}
+	return mat{p, depth, 1}
+}
+
 func addBias(m, n int, c []float32, ldc int, bias []float32, relu bool) {
 	for i := range m {
 		row := c[i*ldc:][:n]

@@ -49,6 +49,7 @@ type value struct {
 type node struct {
 	op      op
 	in, out []V
+	again   bool // backward computes it again instead of keeping what it made
 }
 
 // op is a differentiable operation; each lives in its own file.
@@ -115,6 +116,22 @@ func (g *Graph) Reshape(x V, dims ...int) V {
 	}
 	x.Shape = s
 	return x
+}
+
+// Checkpoint returns f(x), of which a training plan keeps nothing that f made but
+// the result: backward runs f again from x. It costs one more forward of f and has
+// the same bits. Checkpoints may be nested; all are run again from the innermost x.
+func (g *Graph) Checkpoint(x V, f func(x V) V) V {
+	from := len(g.nodes)
+	y := f(x)
+	for i := from; i < len(g.nodes); i++ {
+		again := true
+		for _, v := range g.nodes[i].out {
+			again = again && v.id != y.id
+		}
+		g.nodes[i].again = g.nodes[i].again || again
+	}
+	return y
 }
 
 func (g *Graph) value(name string, k valueKind, s Shape, t DType) V {

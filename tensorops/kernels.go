@@ -10,6 +10,7 @@ type mat struct {
 // the files of the ops; those of the cpu device call package cpu.
 type kernels interface {
 	gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool)
+	gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool)
 	columns(n, c int, x, y []float32)
 	reluMask(dy, y, dx []float32)
 	add(x, y, z []float32)
@@ -47,4 +48,6 @@ type call struct {
 	rows               []float64 // losses of rows
 	loss               *float64
 	train              bool // a backward step follows
+	again              bool // forward runs a second time: side effects are done
+	bf16               bool // products round their operands
 }

@@ -55,12 +55,20 @@ func (l *linear) forward(k kernels, c *call) {
 	if l.bias {
 		bias = c.in[2]
 	}
-	k.gemm(l.n, l.o, l.c, mat{c.in[0], l.c, 1}, mat{c.in[1], l.c, 1}, c.out[0], l.o, false, bias, l.relu)
+	product(k, c)(l.n, l.o, l.c, mat{c.in[0], l.c, 1}, mat{c.in[1], l.c, 1}, c.out[0], l.o, false, bias, l.relu)
+}
+
+// product returns the matrix product that the plan computes with.
+func product(k kernels, c *call) func(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
+	if c.bf16 {
+		return k.gemmBF16
+	}
+	return k.gemm
 }
 
 // backward: dx = dy w, dw += dy' x, db += column sums of dy.
 func (l *linear) backward(k kernels, c *call) {
-	dy := c.dout[0]
+	dy, gemm := c.dout[0], product(k, c)
 	if l.relu {
 		k.reluMask(dy, c.out[0], dy)
 	}
@@ -68,10 +76,10 @@ func (l *linear) backward(k kernels, c *call) {
 		k.columns(l.n, l.o, dy, c.din[2])
 	}
 	if c.din[1] != nil {
-		k.gemm(l.o, l.c, l.n, mat{dy, 1, l.o}, mat{c.in[0], 1, l.c}, c.din[1], l.c, true, nil, false)
+		gemm(l.o, l.c, l.n, mat{dy, 1, l.o}, mat{c.in[0], 1, l.c}, c.din[1], l.c, true, nil, false)
 	}
 	if c.din[0] != nil {
-		k.gemm(l.n, l.c, l.o, mat{dy, l.o, 1}, mat{c.in[1], 1, l.c}, c.din[0], l.c, false, nil, false)
+		gemm(l.n, l.c, l.o, mat{dy, l.o, 1}, mat{c.in[1], 1, l.c}, c.din[0], l.c, false, nil, false)
 	}
 }
 

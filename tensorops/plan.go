@@ -28,7 +28,7 @@ type Step struct {
 	in, out, din, dout []ref
 	keep, work         ref
 	rows               int
-	train              bool
+	train, again       bool
 }
 
 // Plan is a compiled graph: plain data, for any device.
@@ -44,6 +44,7 @@ type Plan struct {
 
 	outputs []ref // of Options.Keep
 	train   bool
+	bf16    bool
 }
 
 // span is a stretch of arena needed from step first to step last.

@@ -83,7 +83,7 @@ func (s *hostSession) bind(st Step) bound {
 		}
 	}
 	c.rows = make([]float64, st.rows)
-	c.loss, c.train = &s.loss, st.train
+	c.loss, c.train, c.bf16, c.again = &s.loss, st.train, s.plan.bf16, st.again
 	return b
 }
 

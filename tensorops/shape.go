@@ -9,6 +9,7 @@ type DType uint8
 const (
 	F32 DType = iota
 	I32
+	BF16 // of products only, see Options.Compute
 )
 
 // Shape holds up to four dimensions, the outermost first; unused ones are 0.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	ops "github.com/apiary-net/hived/tensorops"
@@ -62,6 +63,13 @@ func benches() []bench {
 		kernel("sgemm_64", []string{"sgemm_64/mm"}, 2000, gemm(64, 64, 64, false)),
 		training("mlp_step", mlp),
 		training("gpt_fp32_step", func() (*trainer, error) { return gpt(ops.Options{}) }),
+		{"gpt_bf16_step", []string{"gpt_fp32_step", "gpt_bf16_step"}, func() (func() error, error) {
+			if !ops.HasBF16() {
+				return nil, nil
+			}
+			t, err := gpt(ops.Options{Compute: ops.BF16})
+			return t.run, err
+		}},
 		training("resnet8_28_step", func() (*trainer, error) { return resnet8(28, 1, 64) }, formats("resnet8_28_step")...),
 		training("resnet8_64_step", func() (*trainer, error) { return resnet8(64, 3, 32) }, formats("resnet8_64_step")...),
 		kernel("adamw", []string{"adamw"}, 1, func() func() {
@@ -151,6 +159,7 @@ func printMemory() error {
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // the start values were copied into the session
 	for range 4 {
 		if err := t.run(); err != nil {
 			return err

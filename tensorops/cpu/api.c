@@ -55,56 +55,36 @@ const char *hv_current(void) {
 
 static L ceil_div(L a, L b) { return (a + b - 1) / b; }
 
-// gemm_run cuts C into tiles of whole register blocks, about four a thread.
-static void gemm_run(hv_gemm_args *g) {
-  const hv_table *t = hv_active();
+// gemm_run cuts C into tiles of whole register blocks mr x nr, about four a thread.
+static void gemm_run(hv_fn f, hv_gemm_args *g, L mr, L nr) {
   L parts = hv_threads() > 1 && g->m * g->n * g->k > 64 * 64 * 64 ? 4 * hv_threads() : 1;
   g->tm = g->m; g->tn = g->n;
   if (!g->m || !g->n) return;
   if (parts > 1) {
-    if (g->m / t->mr >= g->n / t->nr) g->tm = ceil_div(ceil_div(g->m, t->mr), parts) * t->mr;
-    else g->tn = ceil_div(ceil_div(g->n, t->nr), parts) * t->nr;
+    if (g->m / mr >= g->n / nr) g->tm = ceil_div(ceil_div(g->m, mr), parts) * mr;
+    else g->tn = ceil_div(ceil_div(g->n, nr), parts) * nr;
   }
   g->nm = ceil_div(g->m, g->tm);
-  hv_run(t->gemm, g, g->nm * ceil_div(g->n, g->tn));
+  hv_run(f, g, g->nm * ceil_div(g->n, g->tn));
 }
 
 void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu) {
-  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads, NULL, HV_STRIDED}, .b = {b, bls, bds, NULL, HV_STRIDED}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu};
-  gemm_run(&g);
+  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu};
+  gemm_run(hv_active()->gemm, &g, hv_active()->mr, hv_active()->nr);
 }
 
-static hv_conv geometry(const long *g) {
-  return (hv_conv){g[0], g[1], g[2], g[3], g[4], g[5], g[6], g[7], g[8], g[9], g[10]};
+static _Atomic int no_tiles;
+void hv_set_tiles(int on) { atomic_store(&no_tiles, !on); }
+static const hv_bf16 *unit(void) {
+#if defined(__x86_64__)
+  if (hv_active() == &hv_avx512) return hv_bf16_unit(atomic_load(&no_tiles));
+#endif
+  return NULL;
 }
-
-void hv_conv_fwd(const long *geo, const float *x, const float *w, const float *bias, float *y, int relu) {
-  hv_conv c = geometry(geo);
-  L k = c.kh * c.kw * c.c;
-  hv_gemm_args g = {.m = c.b * c.oh * c.ow, .n = c.o, .k = k, .a = {x, 0, 0, &c, HV_PATCH_ROWS}, .b = {w, k, 1, NULL, HV_STRIDED}, .c = y, .ldc = c.o, .bias = bias, .relu = relu};
-  gemm_run(&g);
-}
-
-void hv_conv_dx(const long *geo, const float *dy, const float *w, float *dx) {
-  hv_conv c = geometry(geo);
-  L taps = c.kh * c.kw;
-  float *wt = hv_scratch(5, taps * c.o * c.c);   // [(kh, kw, o), c]
-  for (L o = 0; o < c.o; o++) for (L t = 0; t < taps; t++) memcpy(wt + (t * c.o + o) * c.c, w + (o * taps + t) * c.c, c.c * 4);
-  hv_gemm_args g = {.m = c.b * c.h * c.w, .n = c.c, .k = taps * c.o, .a = {dy, 0, 0, &c, HV_PATCH_BACK}, .b = {wt, 1, c.c, NULL, HV_STRIDED}, .c = dx, .ldc = c.c};
-  gemm_run(&g);
-}
-
-// hv_conv_dw adds into dw. K is the number of positions: where the output is too
-// small to share, the blocks of K are computed side by side and added in order.
-void hv_conv_dw(const long *geo, const float *dy, const float *x, float *dw) {
-  hv_conv c = geometry(geo);
-  const hv_table *t = hv_active();
-  hv_gemm_args g = {.m = c.o, .n = c.kh * c.kw * c.c, .k = c.b * c.oh * c.ow, .a = {dy, 1, c.o, NULL, HV_STRIDED}, .b = {x, 0, 0, &c, HV_PATCH_COLS}, .c = dw, .ldc = c.kh * c.kw * c.c, .add = 1};
-  L blocks = ceil_div(g.k, hv_kc(g.k)), size = g.m * g.n;
-  if (hv_threads() == 1 || blocks < 2 || size > 16 * t->mr * t->nr) { gemm_run(&g); return; }
-  g.part = hv_scratch(6, blocks * size);
-  hv_run(t->gemm, &g, blocks);
-  for (L b = 0; b < blocks; b++) for (L i = 0; i < size; i++) dw[i] += g.part[b * size + i];
+int hv_has_bf16(void) { return unit() != NULL; }
+void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu) {
+  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .unit = unit()};
+  gemm_run(hv_active()->gemm_bf16, &g, 32, 32);
 }
 
 static float attn_scale(long d) {

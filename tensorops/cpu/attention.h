@@ -30,22 +30,34 @@ FI float softmax_row(float *s, L limit, float scale, float *m, float *l) {
   return alpha;
 }
 
+// small_panels writes the tile s = a b', where b's keys lie in panels; rows of more
+// than one block of K take the packed product. small_rows writes or adds a b.
+FI void small_panels(L m, L n, L k, const float *a, L als, const float *b, L bls, const float *panels, float *s) {
+  if (k <= HV_KC) by_panels(m, n, k, a, als, 1, panels, s, HV_TILE, 0);
+  else small(m, n, k, a, als, 1, b, bls, 1, s, HV_TILE, 0);
+}
+FI void small_rows(L m, L n, L k, const float *a, L als, L ads, const float *b, L bds, float *c, L ldc, int add) {
+  if (n % VL == 0) by_rows(m, n, k, a, als, ads, b, bds, c, ldc, add);
+  else small(m, n, k, a, als, ads, b, 1, bds, c, ldc, add);
+}
+
 static void k_attn_fwd(const void *v, L t) {
   const hv_attn_args *g = v;
   L nt = (g->t + HV_TILE - 1) / HV_TILE, i = t % nt, bh = t / nt, b = bh / g->h, h = bh % g->h, D = g->d, C = g->h * D, C3 = 3 * C;
   const float *q = g->qkv + b * g->t * C3 + h * D, *k = q + C, *val = k + C;
   L r0 = i * HV_TILE, rows = HV_MIN(HV_TILE, g->t - r0);
-  float *s = hv_scratch(2, HV_TILE * HV_TILE), *o = hv_scratch(3, HV_TILE * D), m[HV_TILE], l[HV_TILE];
+  float *s = hv_scratch(2, HV_TILE * HV_TILE), *o = hv_scratch(3, HV_TILE * D), *kt = hv_scratch(4, (HV_TILE + VL) * D), m[HV_TILE], l[HV_TILE];
   for (L r = 0; r < rows; r++) { m[r] = -1e30f; l[r] = 0; }
   memset(o, 0, rows * D * 4);
   for (L j = 0; j <= i; j++) {
     L c0 = j * HV_TILE, keys = HV_MIN(HV_TILE, g->t - c0);
-    small(rows, keys, D, q + r0 * C3, C3, 1, k + c0 * C3, C3, 1, s, HV_TILE, 0);
+    panels_of_rows(keys, D, k + c0 * C3, C3, kt);
+    small_panels(rows, keys, D, q + r0 * C3, C3, k + c0 * C3, C3, kt, s);
     for (L r = 0; r < rows; r++) {
       float a = softmax_row(s + r * HV_TILE, j == i ? r + 1 : keys, g->scale, m + r, l + r), *y = o + r * D;
       for (L e = 0; e < D; e++) y[e] *= a;
     }
-    small(rows, D, keys, s, HV_TILE, 1, val + c0 * C3, 1, C3, o, D, 1);
+    small_rows(rows, D, keys, s, HV_TILE, 1, val + c0 * C3, C3, o, D, 1);
   }
   float *st2 = g->stats + (bh * g->t + r0) * 2, *y = g->y + (b * g->t + r0) * C + h * D;
   for (L r = 0; r < rows; r++) {
@@ -87,21 +99,23 @@ static void k_attn_bwd(const void *v, L bh) {
   const float *q = g->qkv + b * g->t * C3 + h * D, *k = q + C, *val = k + C, *o = g->out + b * g->t * C + h * D, *go = g->dout + b * g->t * C + h * D;
   float *dq = g->dqkv + b * g->t * C3 + h * D, *dk = dq + C, *dv = dk + C;
   const float *st2 = g->stats + bh * g->t * 2;
-  float *s = hv_scratch(2, HV_TILE * HV_TILE), *dp = hv_scratch(3, HV_TILE * HV_TILE), *delta = hv_scratch(4, g->t);
+  float *s = hv_scratch(2, HV_TILE * HV_TILE), *dp = hv_scratch(3, HV_TILE * HV_TILE), *delta = hv_scratch(4, g->t), *kt = hv_scratch(5, (HV_TILE + VL) * D), *vt = hv_scratch(6, (HV_TILE + VL) * D);
   for (L r = 0; r < g->t; r++) {
     delta[r] = dot32(go + r * C, o + r * C, D);
     memset(dq + r * C3, 0, D * 4); memset(dk + r * C3, 0, D * 4); memset(dv + r * C3, 0, D * 4);
   }
   for (L j = 0; j < nt; j++) {
     L c0 = j * HV_TILE, keys = HV_MIN(HV_TILE, g->t - c0);
+    panels_of_rows(keys, D, k + c0 * C3, C3, kt);
+    panels_of_rows(keys, D, val + c0 * C3, C3, vt);
     for (L i = j; i < nt; i++) {
       L r0 = i * HV_TILE, rows = HV_MIN(HV_TILE, g->t - r0);
-      small(rows, keys, D, q + r0 * C3, C3, 1, k + c0 * C3, C3, 1, s, HV_TILE, 0);
-      small(rows, keys, D, go + r0 * C, C, 1, val + c0 * C3, C3, 1, dp, HV_TILE, 0);
+      small_panels(rows, keys, D, q + r0 * C3, C3, k + c0 * C3, C3, kt, s);
+      small_panels(rows, keys, D, go + r0 * C, C, val + c0 * C3, C3, vt, dp);
       for (L r = 0; r < rows; r++) grad_row(s + r * HV_TILE, dp + r * HV_TILE, j == i ? r + 1 : keys, g->scale, st2[2 * (r0 + r)], st2[2 * (r0 + r) + 1], delta[r0 + r]);
-      small(keys, D, rows, s, 1, HV_TILE, go + r0 * C, 1, C, dv + c0 * C3, C3, 1);
-      small(keys, D, rows, dp, 1, HV_TILE, q + r0 * C3, 1, C3, dk + c0 * C3, C3, 1);
-      small(rows, D, keys, dp, HV_TILE, 1, k + c0 * C3, 1, C3, dq + r0 * C3, C3, 1);
+      small_rows(keys, D, rows, s, 1, HV_TILE, go + r0 * C, C, dv + c0 * C3, C3, 1);
+      small_rows(keys, D, rows, dp, 1, HV_TILE, q + r0 * C3, C3, dk + c0 * C3, C3, 1);
+      small_rows(rows, D, keys, dp, HV_TILE, 1, k + c0 * C3, C3, dq + r0 * C3, C3, 1);
     }
   }
 }

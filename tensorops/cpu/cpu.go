@@ -76,8 +76,21 @@ func Gemm(m, n, k int, a, b Mat, c []float32, ldc int, add bool, bias []float32,
 	C.hv_gemm(C.long(m), C.long(n), C.long(k), f(a.P), C.long(a.Lane), C.long(a.Depth), f(b.P), C.long(b.Lane), C.long(b.Depth), f(c), C.long(ldc), flag(add), f(bias), flag(relu))
 }
 
-// Conv is the geometry of a convolution: B, H, W, C, OH, OW, O, KH, KW, stride, pad.
-type Conv [11]int
+// HasBF16 reports whether the chosen instruction set multiplies bfloat16 by itself.
+func HasBF16() bool { return C.hv_has_bf16() == 1 }
+
+// setTiles lets bfloat16 products use AMX tiles, which is so at the start.
+func setTiles(on bool) { C.hv_set_tiles(flag(on)) }
+
+// GemmBF16 is Gemm with a and b rounded to bfloat16 (nearest even) and float32
+// sums, whose order depends on the processor.
+func GemmBF16(m, n, k int, a, b Mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
+	C.hv_gemm_bf16(C.long(m), C.long(n), C.long(k), f(a.P), C.long(a.Lane), C.long(a.Depth), f(b.P), C.long(b.Lane), C.long(b.Depth), f(c), C.long(ldc), flag(add), f(bias), flag(relu))
+}
+
+// Conv is the geometry of a convolution: B, H, W, C, OH, OW, O, KH, KW, stride, pad,
+// groups.
+type Conv [12]int
 
 func (c *Conv) long() *C.long { return (*C.long)(unsafe.Pointer(c)) }
 

@@ -80,82 +80,8 @@ FI void pack_strided(L W, const hv_src *s, L l0, L lanes, L p0, L len, float *d,
   }
 }
 
-// pack_patch packs lanes = positions, depth = (kh, kw, channel), from the image.
-// Lane i starts at row py, column px of its image, element off of the array; a tap
-// is inside where (py + a, px + b) is (back: (py - a, px - b), whole strides only).
-FI void pack_patch(L W, const hv_src *s, L l0, L lanes, L p0, L len, float *d) {
-  const hv_conv *g = s->g;
-  int back = s->kind == HV_PATCH_BACK;
-  L ch = back ? g->o : g->c, pw = back ? g->w : g->ow, ph = back ? g->h : g->oh;
-  L sw = back ? g->ow : g->w, sh = back ? g->oh : g->h, size = sh * sw * ch, sign = back ? -1 : 1;
-  L py[32], px[32], off[32];
-  const float *rp[32];
-  for (L l = 0; l < lanes; l += W, d += W * len) {
-    L im = (l0 + l) / (ph * pw), y = (l0 + l) / pw % ph, x = (l0 + l) % pw;
-    for (L i = 0; i < W; i++) {
-      py[i] = back ? y + g->pad : y * g->stride - g->pad;
-      px[i] = back ? x + g->pad : x * g->stride - g->pad;
-      off[i] = im * size + (py[i] * sw + px[i]) * ch;
-      if (l + i >= lanes) py[i] = -((L)1 << 30);   // outside for every tap
-      if (++x == pw) { x = 0; if (++y == ph) { y = 0; im++; } }
-    }
-    for (L p = p0; p < p0 + len;) {
-      L tap = p / ch, c0 = p % ch, n = HV_MIN(HV_MIN(ch - c0, p0 + len - p), 4096);
-      L a = sign * (tap / g->kw), b = sign * (tap % g->kw), shift = (a * sw + b) * ch + c0;
-      if (back && g->stride != 1) {
-        for (L i = 0; i < W; i++) {
-          L u = py[i] + a, v = px[i] + b, q = off[i] - (py[i] * sw + px[i]) * ch;
-          int in = u >= 0 && v >= 0 && u % g->stride == 0 && v % g->stride == 0 && u / g->stride < sh && v / g->stride < sw;
-          rp[i] = in ? s->p + q + (u / g->stride * sw + v / g->stride) * ch + c0 : hv_zeros();
-        }
-      } else
-        for (L i = 0; i < W; i++) {
-          int in = (size_t)(py[i] + a) < (size_t)sh && (size_t)(px[i] + b) < (size_t)sw;
-          rp[i] = in ? s->p + off[i] + shift : hv_zeros();
-        }
-      pack_rows(W, rp, n, d + (p - p0) * W);
-      p += n;
-    }
-  }
-}
-
-// pack_patch_cols packs lanes = (kh, kw, c), depth = positions.
-FI void pack_patch_cols(L W, const hv_src *s, L l0, L lanes, L p0, L len, float *d) {
-  const hv_conv *g = s->g;
-  for (L l = 0; l < lanes; l += W, d += W * len) {
-    L w = HV_MIN(W, lanes - l);
-    if (w < W) memset(d, 0, W * len * 4);
-    for (L i = 0; i < w;) {
-      L j = l0 + l + i, tap = j / g->c, c0 = j % g->c, n = HV_MIN(g->c - c0, w - i);
-      L a = tap / g->kw, b = tap % g->kw, im = p0 / (g->oh * g->ow), y = p0 / g->ow % g->oh, x = p0 % g->ow;
-      float *o = d + i;
-      for (L p = 0; p < len;) {   // one row of positions at a time
-        L u = y * g->stride + a - g->pad, run = HV_MIN(g->ow - x, len - p);
-        const float *row = (size_t)u < (size_t)g->h ? s->p + (im * g->h + u) * g->w * g->c + c0 : NULL;
-        for (L e = x; e < x + run; e++, o += W) {
-          L v = e * g->stride + b - g->pad;
-          const float *q = row && (size_t)v < (size_t)g->w ? row + v * g->c : hv_zeros();
-          if (n == W && W % VL == 0) for (L k = 0; k < W; k += VL) *(vf *)(o + k) = ld(q + k);
-          else if (n == 1) *o = *q;
-          else for (L k = 0; k < n; k++) o[k] = q[k];
-        }
-        p += run; x = 0;
-        if (++y == g->oh) { y = 0; im++; }
-      }
-      i += n;
-    }
-  }
-}
-
-// pack_src packs lanes [l0, l0+lanes) of depth [p0, p0+len); last = lanes of the
-// whole operand.
-FI void pack_src(L W, const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) {
-  if (s->kind == HV_STRIDED) pack_strided(W, s, l0, lanes, p0, len, d, last);
-  else if (s->kind == HV_PATCH_COLS) pack_patch_cols(W, s, l0, lanes, p0, len, d);
-  else pack_patch(W, s, l0, lanes, p0, len, d);
-}
-static __attribute__((noinline)) void pack_a(const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) { pack_src(MR, s, l0, lanes, p0, len, d, last); }
-static __attribute__((noinline)) void pack_b(const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) { pack_src(NR, s, l0, lanes, p0, len, d, last); }
+static __attribute__((noinline)) void pack_a(const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) { pack_strided(MR, s, l0, lanes, p0, len, d, last); }
+static __attribute__((noinline)) void pack_b(const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) { pack_strided(NR, s, l0, lanes, p0, len, d, last); }
 
 // block_mul multiplies packed panels into C[mm, nn].
 static void block_mul(L mm, L nn, L kk, const float *pa, const float *pb, float *C, L ldc, int add) {
@@ -171,16 +97,15 @@ static void block_mul(L mm, L nn, L kk, const float *pa, const float *pb, float 
     }
 }
 
-static void epilogue(const hv_gemm_args *g, L i0, L mm, L j0, L nn) {
-  for (L i = i0; i < i0 + mm; i++) {
-    float *c = g->c + i * g->ldc;
-    L j = j0, e = j0 + nn;
-    for (; j + VL <= e; j += VL) {
-      vf v = ld(c + j) + ld(g->bias + j);
-      if (g->relu) v = vmax(v, (vf){0});
+static void bias_rows(L m, L n, float *c, L ldc, const float *bias, int relu) {
+  for (L i = 0; i < m; i++, c += ldc) {
+    L j = 0;
+    for (; j + VL <= n; j += VL) {
+      vf v = ld(c + j) + ld(bias + j);
+      if (relu) v = vmax(v, (vf){0});
       st(c + j, v);
     }
-    for (; j < e; j++) { float v = c[j] + g->bias[j]; c[j] = g->relu ? (v > 0 ? v : 0) : v; }
+    for (; j < n; j++) { float v = c[j] + bias[j]; c[j] = relu ? (v > 0 ? v : 0) : v; }
   }
 }
 
@@ -198,7 +123,7 @@ static void gemm_range(const hv_gemm_args *g, L i1, L m, L j1, L n, L k0, L k1, 
         L mm = HV_MIN(mc, m - i0);
         pack_a(&g->a, i1 + i0, mm, p0, kk, pa, g->m);
         block_mul(mm, nn, kk, pa, pb, C + i0 * ldc + j0, ldc, add || p0 > k0);
-        if (last) epilogue(g, i1 + i0, mm, j1 + j0, nn);
+        if (last) bias_rows(mm, nn, C + i0 * ldc + j0, ldc, g->bias + j1 + j0, g->relu);
       }
     }
   }
@@ -206,11 +131,6 @@ static void gemm_range(const hv_gemm_args *g, L i1, L m, L j1, L n, L k0, L k1, 
 
 static void k_gemm(const void *v, L t) {
   const hv_gemm_args *g = v;
-  if (g->part) {   // tile t is block t of K, alone
-    L kc = hv_kc(g->k), k0 = t * kc;
-    gemm_range(g, 0, g->m, 0, g->n, k0, HV_MIN(k0 + kc, g->k), g->part + t * g->m * g->n, g->n, 0);
-    return;
-  }
   L i = t % g->nm * g->tm, j = t / g->nm * g->tn;
   gemm_range(g, i, HV_MIN(g->tm, g->m - i), j, HV_MIN(g->tn, g->n - j), 0, g->k, g->c + i * g->ldc + j, g->ldc, g->add);
 }
@@ -230,6 +150,6 @@ static void k_peak(const void *v, L t) {
 
 // small multiplies strided matrices on this thread.
 static void small(L m, L n, L k, const float *a, L als, L ads, const float *b, L bls, L bds, float *c, L ldc, int add) {
-  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads, 0, HV_STRIDED}, .b = {b, bls, bds, 0, HV_STRIDED}};
+  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}};
   gemm_range(&g, 0, m, 0, n, 0, k, c, ldc, add);
 }

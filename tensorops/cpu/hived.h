@@ -13,21 +13,30 @@
 #define HV_MIN(a, b) ((a) < (b) ? (a) : (b))
 typedef long L;
 
-// Geometry of a convolution. Images are [B, H, W, C]; the patch matrix has a row
-// for each of the B*OH*OW outputs and a column for each (kh, kw, c).
-// back: the rows are the B*H*W inputs and the columns (kh, kw, o) of the output.
-typedef struct { L b, h, w, c, oh, ow, o, kh, kw, stride, pad; } hv_conv;
+// Geometry of a convolution. Images are [B, H, W, C], weights [O, KH, KW, C/groups].
+typedef struct { L b, h, w, c, oh, ow, o, kh, kw, stride, pad, groups; } hv_conv;
 
-// One operand of a GEMM: element (lane, depth) at p[lane*ls + depth*ds], or the
-// patch matrix of an image.
-typedef struct { const float *p; L ls, ds; const hv_conv *g; int kind; } hv_src;
-enum { HV_STRIDED, HV_PATCH_ROWS, HV_PATCH_COLS, HV_PATCH_BACK };
+// One operand of a GEMM: element (lane, depth) at p[lane*ls + depth*ds].
+typedef struct { const float *p; L ls, ds; } hv_src;
+
+// A product without packing: A's row i starts at a + i*als, its element (i, p) of a
+// segment lies at s->a + i*als + p*ads, row p of B at s->b*bseg + p*bds.
+typedef struct { L a, b, n; } hv_seg;
+typedef struct { const hv_seg *seg; L segs, als, ads, bds, bseg; } hv_direct;
+
+// A way to multiply panels of bfloat16 (bf16.h); begin and end surround blocks.
+typedef struct { void (*begin)(void); void (*pack)(int byLane, const hv_src *s, L l0, L lanes, L p0, L len, float *d); void (*block)(L steps, const float *a, const float *b, float *c, L ldc); void (*end)(void); } hv_bf16;
+const hv_bf16 *hv_bf16_unit(int no_tiles);          // kern_bf16_amd64.c
 
 typedef struct {
   L m, n, k; hv_src a, b; float *c; L ldc; int add, relu; const float *bias;
   L tm, tn, nm;                  // tile sizes and tiles along m
-  float *part;                   // not NULL: tile t is block t of K, written to part + t*m*n
+  const hv_bf16 *unit;           // NULL: plain vectors
 } hv_gemm_args;
+typedef struct {
+  hv_conv g; const float *x, *w, *bias, *dy; float *y, *part;
+  L rows, parts, first; int relu;  // rows of a tile, tiles of an image, block of tile 0
+} hv_conv_args;
 typedef struct { L b, t, h, d; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
 typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; } hv_norm_args;
 typedef struct { L n, c; const float *x, *res, *gain, *shift, *stats, *work; float *y, *dy, *dx, *part; int relu; } hv_bn_args;
@@ -44,13 +53,14 @@ typedef struct { L n; float *out; } hv_peak_args;
 typedef void (*hv_fn)(const void *args, L tile);
 typedef struct {
   L mr, nr, lanes;
-  hv_fn gemm, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask,
+  hv_fn gemm, gemm_bf16, conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask,
       pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
 
 static inline L hv_kc(L k) { L nb = (k + HV_KC - 1) / HV_KC; L kc = nb ? ((k + nb - 1) / nb + 31) / 32 * 32 : 32; return kc; }
 const hv_table *hv_active(void);                    // api.c: of the chosen instruction set
+static inline L hv_floor(L a, L b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 int hv_threads(void);                               // pool.c
 void hv_run(hv_fn f, const void *args, L tiles);   // pool.c
 float *hv_scratch(int slot, size_t floats);        // per thread, 64-byte aligned, kept

@@ -10,6 +10,8 @@
 #define VB 32
 #define MR 6
 #define NV 2
+#define R1 12
+#define R2 6
 #define TABLE hv_avx2
 #define HAVE_TR
 typedef float vf __attribute__((vector_size(VB), may_alias));
@@ -35,6 +37,9 @@ FI void tr(const float *const *q, float *d, L ldd) {
   for (int i = 0; i < 4; i++) _mm256_storeu_ps(d + (i + 4) * ldd, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
 }
 #include "gemm.h"
+#include "direct.h"
+#include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"
 #if defined(__clang__)

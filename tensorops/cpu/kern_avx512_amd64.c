@@ -11,6 +11,9 @@
 #define VB 64
 #define MR 14
 #define NV 2
+#define R1 28
+#define R2 14
+#define R4 7
 #define TABLE hv_avx512
 #define HAVE_TR
 typedef float vf __attribute__((vector_size(VB), may_alias));
@@ -20,6 +23,9 @@ static inline __attribute__((always_inline)) vf vfma(vf a, vf b, vf c) { return 
 static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
 #include "vec.h"
 #include "gemm.h"
+#include "direct.h"
+#include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"
 #if defined(__clang__)

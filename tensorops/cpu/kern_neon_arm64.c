@@ -7,6 +7,9 @@
 #define VB 16
 #define MR 8
 #define NV 3
+#define R1 24
+#define R2 12
+#define R4 6
 #define TABLE hv_neon
 #define HAVE_TR
 typedef float vf __attribute__((vector_size(VB), may_alias));
@@ -16,5 +19,8 @@ static inline __attribute__((always_inline)) vf vfma(vf a, vf b, vf c) { return 
 static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
 #include "vec.h"
 #include "gemm.h"
+#include "direct.h"
+#include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"

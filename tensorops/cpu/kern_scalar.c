@@ -8,6 +8,8 @@
 #define VB 16
 #define MR 4
 #define NV 2
+#define R1 8
+#define R2 4
 #define TABLE hv_scalar
 #define HAVE_TR
 typedef float vf __attribute__((vector_size(VB), may_alias));
@@ -33,5 +35,8 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
 }
 #include "vec.h"
 #include "gemm.h"
+#include "direct.h"
+#include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"

@@ -13,6 +13,9 @@
 #define VB 64
 #define MR 14
 #define NV 2
+#define R1 28
+#define R2 14
+#define R4 7
 #define TABLE hv_wide
 #define HAVE_TR
 typedef float vf __attribute__((vector_size(VB), may_alias));
@@ -31,6 +34,9 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
 }
 #include "vec.h"
 #include "gemm.h"
+#include "direct.h"
+#include "conv.h"
+#include "bf16.h"
 #include "attention.h"
 #include "rows.h"
 #if defined(__clang__)

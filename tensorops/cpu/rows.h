@@ -46,7 +46,11 @@ static void k_norm_fwd(const void *v, L t) {
     }
     float mean = sum32(x, C) / (float)C;
     L c = 0;
-    for (; c + VL <= C; c += VL) st(y + c, ld(x + c) - mean);
+    for (; c + VL <= C; c += VL) {   // rows ahead come from far while this one is worked on
+      __builtin_prefetch(g->x + (r + 2) * C + c);
+      __builtin_prefetch(y + 2 * C + c, 1);
+      st(y + c, ld(x + c) - mean);
+    }
     for (; c < C; c++) y[c] = x[c] - mean;
     float rstd = 1.0f / vsqrt(splat(dot32(y, y, C) / (float)C + g->eps))[0];
     for (c = 0; c + VL <= C; c += VL) st(y + c, vfma(ld(y + c) * rstd, ld(g->g + c), ld(g->b + c)));
@@ -341,7 +345,8 @@ static void k_sumsq(const void *v, L t) {
 }
 
 const hv_table TABLE = {
-  .mr = MR, .nr = NR, .lanes = VL, .gemm = k_gemm, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
+  .mr = MR, .nr = NR, .lanes = VL, .gemm = k_gemm, .gemm_bf16 = k_gemm_bf16, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
+  .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
   .relu_mask = k_relu_mask, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
   .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq, .peak = k_peak,

@@ -11,19 +11,36 @@ FI vf splat(float x) { return x - (vf){0}; }
 FI vf sel(vi k, vf a, vf b) { return (vf)(((vi)a & k) | ((vi)b & ~k)); }
 FI vf vmax(vf a, vf b) { return sel(a > b, a, b); }
 
-// hsum32 halves 32 lanes: 16, 8, 4, 2, 1.
-FI float hsum32(const vf *a) {
-  float t[32] __attribute__((aligned(64)));
-  for (int i = 0; i < R32; i++) *(vf *)(t + i * VL) = a[i];
-  for (int h = 16; h > 0; h /= 2) for (int j = 0; j < h; j++) t[j] += t[j + h];
-  return t[0];
-}
-FI float hmax32(const vf *a) {
-  float t[32] __attribute__((aligned(64)));
-  for (int i = 0; i < R32; i++) *(vf *)(t + i * VL) = a[i];
-  for (int h = 16; h > 0; h /= 2) for (int j = 0; j < h; j++) t[j] = t[j] > t[j + h] ? t[j] : t[j + h];
-  return t[0];
-}
+// hsum32 halves 32 lanes: 16, 8, 4, 2, 1. FOLD moves a vector's upper half of 2h
+// lanes onto its lower.
+#define SHUF __builtin_shufflevector
+#if VB == 64
+#define FOLD(v, h) SHUF(v, v, h, h + 1, h + 2, h + 3, h + 4, h + 5, h + 6, h + 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#elif VB == 32
+#define FOLD(v, h) SHUF(v, v, h, h + 1, h + 2, h + 3, 4, 5, 6, 7)
+#else
+#define FOLD(v, h) SHUF(v, v, h, h + 1, 2, 3)
+#endif
+#define HALVE(f)                                                             \
+  vf t[R32];                                                                 \
+  for (int i = 0; i < R32; i++) t[i] = a[i];                                 \
+  for (int h = R32 / 2; h > 0; h /= 2) for (int j = 0; j < h; j++) t[j] = f(t[j], t[j + h]); \
+  vf s = t[0];                                                               \
+  HALVE8(f) HALVE4(f) s = f(s, FOLD(s, 2)); s = f(s, FOLD(s, 1));            \
+  return s[0];
+#if VB == 64
+#define HALVE8(f) s = f(s, FOLD(s, 8));
+#else
+#define HALVE8(f)
+#endif
+#if VB >= 32
+#define HALVE4(f) s = f(s, FOLD(s, 4));
+#else
+#define HALVE4(f)
+#endif
+FI vf vadd(vf a, vf b) { return a + b; }
+FI float hsum32(const vf *a) { HALVE(vadd) }
+FI float hmax32(const vf *a) { HALVE(vmax) }
 // tail copies n < 32 floats and fills up with pad, so that tails use the same lanes.
 FI const float *tail(float *t, const float *x, L n, float pad) {
   for (L i = 0; i < 32; i++) t[i] = i < n ? x[i] : pad;
@@ -50,7 +67,6 @@ FI vf vexp(vf x) {
 
 // tr transposes VL rows of VL floats into rows of stride ldd, ascending.
 #if VB == 64
-#define SHUF __builtin_shufflevector
 FI void tr(const float *const *q, float *d, L ldd) {
   vf r[16], t[16];
 #pragma GCC unroll 16
@@ -68,14 +84,11 @@ FI void tr(const float *const *q, float *d, L ldd) {
 #pragma GCC unroll 16
   for (int i = 0; i < 16; i++) st(d + i * ldd, r[i]);
 }
-#undef SHUF
 #elif VB == 16
-#define SHUF __builtin_shufflevector
 FI void tr(const float *const *q, float *d, L ldd) {
   vf a = ld(q[0]), b = ld(q[1]), c = ld(q[2]), e = ld(q[3]);
   vf x = SHUF(a, c, 0, 4, 1, 5), y = SHUF(a, c, 2, 6, 3, 7), z = SHUF(b, e, 0, 4, 1, 5), w = SHUF(b, e, 2, 6, 3, 7);
   st(d, SHUF(x, z, 0, 4, 1, 5)); st(d + ldd, SHUF(x, z, 2, 6, 3, 7));
   st(d + 2 * ldd, SHUF(y, w, 0, 4, 1, 5)); st(d + 3 * ldd, SHUF(y, w, 2, 6, 3, 7));
 }
-#undef SHUF
 #endif
