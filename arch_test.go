@@ -48,7 +48,7 @@ var layers = map[string]layer{
 	"hive":                 {own: []string{"wire"}, third: []string{"github.com/mochi-mqtt/server/v2"}},
 	"web":                  {},
 	"daemon":               {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/", "github.com/agnivade/levenshtein"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
-	"netsim":               {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p"}},
+	"netsim":               {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p", "github.com/pelletier/go-toml/v2"}},
 	"netsim/proc":          {own: []string{"*"}},
 	"cmd/hived":            {own: []string{"wire", "daemon", "netsim", "netsim/proc", "elastic", "train", "tensorops"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
 	"scripts/tier":         {},
@@ -243,6 +243,42 @@ func TestNoSleepInTests(t *testing.T) {
 			}
 			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && sel.Sel.Name == "Sleep" {
 				t.Errorf("%s sleeps: wait for what it waits for", s.fset.Position(n.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// timed are the folders whose time and concurrency come from their caller, so
+// that a simulation can give them; untimed are the files that may be different.
+var (
+	timed   = []string{"elastic", "consensus", "consensus/gpbft", "netsim"}
+	untimed = []string{"elastic/env.go", "netsim/mem.go"}
+	clocks  = map[string][]string{
+		"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"},
+		"context": {"WithTimeout", "WithDeadline"},
+		"rand":    {"Int", "IntN", "Int64", "Int64N", "Uint32", "Uint64", "Uint64N", "Float64", "Float32", "Perm", "Shuffle", "NormFloat64", "N"},
+	}
+)
+
+// TestDecidersReadNoClock looks for wall clocks, global randomness and goroutines
+// where a simulation must own them. Map order has no call to look for: that one
+// seed gives one trail, again and again, is a test of netsim.
+func TestDecidersReadNoClock(t *testing.T) {
+	for _, s := range sources(t) {
+		dir := filepath.ToSlash(filepath.Dir(s.path))
+		if s.test || !slices.Contains(timed, dir) || slices.Contains(untimed, filepath.ToSlash(s.path)) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine: tasks come from elastic.Env", s.fset.Position(n.Pos()))
+			case *ast.SelectorExpr:
+				// Real seconds in a result are no input of anything.
+				if x, ok := n.X.(*ast.Ident); ok && slices.Contains(clocks[x.Name], n.Sel.Name) && dir+"/"+filepath.Base(s.path) != "netsim/sim.go" {
+					t.Errorf("%s reads %s.%s: time and chance come from the caller", s.fset.Position(n.Pos()), x.Name, n.Sel.Name)
+				}
 			}
 			return true
 		})
