@@ -5,7 +5,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 CROSS := aarch64-linux-gnu-gcc
 QEMU  := qemu-aarch64 -L /usr/aarch64-linux-gnu
-DEPS  := python3-torch libopenblas0-pthread qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross jq
+DEPS  := python3-torch libopenblas0-pthread qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross jq chromium
 
 RACED := ./wire ./consensus/... ./ledger ./shards ./gossip ./elastic ./tensorops/codec ./tensorops/merge ./tensorops/num ./daemon ./scripts/...
 

@@ -1,0 +1,137 @@
+package netsim
+
+import (
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// written simulates a small run into a directory and returns it.
+func written(t *testing.T, set ...string) string {
+	t.Helper()
+	b, err := ScenarioText("leader-dies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	rs, err := Sweep(t.Context(), SweepConfig{File: "leader-dies.toml", Text: b, Seeds: []uint64{3}, Dir: dir,
+		Set: append([]string{"swarm.peers=5", "swarm.rounds=8", "model.params=400"}, set...)})
+	if err != nil || len(rs) != 1 || rs[0].Violates != nil {
+		t.Fatalf("%v, %d results", err, len(rs))
+	}
+	return dir
+}
+
+// The report stands alone: no address, script or file of elsewhere.
+func TestReportStandsAlone(t *testing.T) {
+	dir := written(t)
+	b, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := regexp.MustCompile(`https?://|src=|<script|<link|url\(|@import`).Find(b); m != nil {
+		t.Fatalf("the report names %q", m)
+	}
+	if !strings.Contains(string(b), "leader-dies") || !strings.Contains(string(b), "peer 0 ") {
+		t.Fatal("the report does not show its scenario and peers")
+	}
+	r, err := ReadResult(dir)
+	if err != nil || r.Rounds != 8 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	csv, err := os.ReadFile(filepath.Join(dir, RoundsFile))
+	if err != nil || strings.Count(string(csv), "\n") != 10 { // head and records 0 to 8
+		t.Fatalf("rounds.csv:\n%s %v", csv, err)
+	}
+}
+
+// A browser shows it: bars, curve and map are on the page in their colours.
+func TestReportInBrowser(t *testing.T) {
+	exe, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium; cure: make deps-test")
+	}
+	dir := written(t)
+	shot := filepath.Join(dir, "shot.png")
+	cmd := exec.CommandContext(t.Context(), exe, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--user-data-dir="+filepath.Join(dir, "profile"), "--window-size=1000,1400", "--screenshot="+shot,
+		"file://"+filepath.Join(dir, ReportFile))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f, err := os.Open(shot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[[3]uint8]int{}
+	for y := range img.Bounds().Dy() {
+		for x := range img.Bounds().Dx() {
+			r, g, b, _ := img.At(x, y).RGBA()
+			seen[[3]uint8{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8)}]++
+		}
+	}
+	for what, c := range map[string]struct {
+		rgb   [3]uint8
+		least int
+	}{"counted": {[3]uint8{0x4f, 0x8f, 0x5b}, 2000}, "rounds": {[3]uint8{0x3b, 0x6f, 0xb6}, 2000}, "absent": {[3]uint8{0xc2, 0x48, 0x3d}, 100}} {
+		if seen[c.rgb] < c.least {
+			t.Errorf("%s: %d pixels of its colour, want %d", what, seen[c.rgb], c.least)
+		}
+	}
+}
+
+// What cannot be is refused by name before anything runs.
+func TestScenarioRefusals(t *testing.T) {
+	const head = "name = \"x\"\n[swarm]\npeers = 4\nrounds = 2\n"
+	for text, want := range map[string]string{
+		head + "pears = 3\n":                                                   `x.toml:5: unknown key "swarm.pears"; did you mean "swarm.peers"`,
+		"name = \"x\"\n[swarm]\npeers = 4\n":                                   "must say when it ends",
+		head + "time = \"soon\"\n":                                             "swarm.time",
+		head + "min_peers = 9\n":                                               "9 peers begin the run, 4 are started",
+		head + "preset = \"dilocco\"\n":                                        "swarm.preset",
+		head + "[link]\nup = \"fast\"\n":                                       "not a rate",
+		head + "[link]\nloss = 1.5\n":                                          "loss",
+		head + "[[group]]\nname = \"a\"\ncount = 9\n":                          "groups of 9 machines, there are 4",
+		head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"charm\"\n":         `lie "charm" is not one of`,
+		head + "[[fault]]\nwhat = \"explode\"\nat = \"1s\"\n":                  "fault 1 (explode): what",
+		head + "[[fault]]\nwhat = \"kill\"\n":                                  "at or every must say when",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"round 0\"\n":                "rounds begin with 1",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"7\"\n":        "there is no machine 7",
+		head + "[[fault]]\nwhat = \"full\"\nat = \"1s\"\nrestart = \"1s\"\n":   "restart goes with kill",
+		head + "[[fault]]\nwhat = \"kill\"\nevery = \"0s\"\n":                  "no time passes",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"group:g\"\n":  `there is no group "g"`,
+		"name = \"x\"\n[swarm]\npeers = 200\nrounds = 2\n":                     "swarm.peers: 200",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\ncount=1\nshare=0.5\n": "share 0.5 and count 1",
+	} {
+		if _, err := ParseScenario("x.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q gives %v, want %q", text, err, want)
+		}
+	}
+	if _, err := ParseScenario("x.toml", []byte(head), "swarm.peers=6", "swarm.preset=ddp"); err != nil {
+		t.Errorf("--set of keys that exist: %v", err)
+	}
+}
+
+func FuzzScenario(f *testing.F) {
+	for _, name := range Scenarios() {
+		b, err := ScenarioText(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := ParseScenario("x.toml", b); err == nil {
+			s.config() // must not panic
+		}
+	})
+}
