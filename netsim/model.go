@@ -153,20 +153,24 @@ func (t *trainer) Load(_ context.Context, params, _ []float32) error {
 // StateDigest implements elastic.Trainer: local steps keep nothing.
 func (t *trainer) StateDigest() wire.Digest { return wire.Digest{} }
 
-// pace is how long a local step takes here.
-func (t *trainer) pace() time.Duration { return time.Duration(float64(t.m.cfg.Step) / t.n.Speed) }
+// pace is how long a local step takes here, this time: no machine does the same
+// work twice in the same time.
+func (t *trainer) pace() time.Duration {
+	const unsteady = 0.02
+	return time.Duration(float64(t.m.cfg.Step) / t.n.Speed * (1 + unsteady*t.m.sw.rng.Float64()))
+}
 
 // Train implements elastic.Trainer. The steps that fit into the time until ctx
 // ends are done at its end: nobody can see them before.
 func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, error) {
 	loop := t.m.sw.Loop
 	steps := min(uint64(j.Steps), wire.SpanLen(j.Spans)/uint64(j.Batch))
-	began := loop.Now()
-	err := loop.Sleep(ctx, time.Duration(steps)*t.pace())
+	began, pace := loop.Now(), t.pace()
+	err := loop.Sleep(ctx, time.Duration(steps)*pace)
 	took := loop.Now().Sub(began)
-	t.m.sw.computed += min(float64(steps), float64(took)/float64(t.pace()))
+	t.m.sw.computed += min(float64(steps), float64(took)/float64(pace))
 	if err != nil {
-		steps = min(steps, uint64(took/t.pace()))
+		steps = min(steps, uint64(took/pace))
 	}
 	u := elastic.Update{Steps: int(steps), Used: steps * uint64(j.Batch)}
 	if steps == 0 {
@@ -188,9 +192,9 @@ func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, err
 
 // Gradient implements elastic.Trainer.
 func (t *trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {
-	began := t.m.sw.Loop.Now()
-	err := t.m.sw.Loop.Sleep(ctx, t.pace())
-	t.m.sw.computed += min(1, float64(t.m.sw.Loop.Now().Sub(began))/float64(t.pace()))
+	began, pace := t.m.sw.Loop.Now(), t.pace()
+	err := t.m.sw.Loop.Sleep(ctx, pace)
+	t.m.sw.computed += min(1, float64(t.m.sw.Loop.Now().Sub(began))/float64(pace))
 	if err != nil {
 		return 0, err
 	}
