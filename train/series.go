@@ -293,6 +293,11 @@ func (s *series) readWeather() error {
 	if err := w.readGrids(t); err != nil {
 		return err
 	}
+	shift, err := time.ParseDuration(named(s.d.WeatherShift, "0s"))
+	if err != nil || shift%s.step != 0 {
+		return fmt.Errorf("series: weather_shift %q, want a duration of whole steps of %v (%v)", s.d.WeatherShift, s.step, err)
+	}
+	w.list[0].start += int64(shift / s.step)
 	g, old, more := w.list[0], len(s.inputs), len(w.inputs)
 	s.inputs = append(s.inputs, w.inputs...)
 	for i := range s.list {
@@ -331,6 +336,22 @@ func floatBytes(x []float32) []byte {
 		ints[i] = int32(math.Float32bits(f))
 	}
 	return int32Bytes(ints)
+}
+
+// Notes says which rows and values were left out.
+func (s *series) Notes() []string {
+	out := []string{fmt.Sprintf("%d series, inputs %s", len(s.list), strings.Join(s.inputs, ", "))}
+	d := s.Dropped
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{d.Copies, "rows left out: their series has that time already"}, {d.Time, "rows left out: their time cannot be read"}, {d.Cells, "rows left out: too few or too many cells"},
+		{d.Headers, "rows left out: the header again"}, {d.Faults, "values taken as missing: no number, or none that can be"}} {
+		if p.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return out
 }
 
 func (s *series) Name() string                 { return "series" }

@@ -228,3 +228,33 @@ func TestSeriesRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestWeatherIsOfItsTime gives a weather whose value is its own hour, five hours
+// behind UTC: no sample sees an hour that is still to come.
+func TestWeatherIsOfItsTime(t *testing.T) {
+	var w strings.Builder
+	w.WriteString("Date/Time (LST),hours\n")
+	start := time.Date(2021, 5, 1, 0, 0, 0, 0, time.UTC)
+	for h := range 20 * 24 {
+		fmt.Fprintf(&w, "%s,%d\n", start.Add(time.Duration(h-5)*time.Hour).Format(time.DateTime), h)
+	}
+	dir := write(t, map[string]string{"s.csv": hourly(20), "w.csv": w.String()})
+	spec := seriesSpec(filepath.Join(dir, "s.csv"))
+	spec.Weather, spec.WeatherShift = filepath.Join(dir, "w.csv"), "5h"
+	d, err := OpenData(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.(*series)
+	for _, g := range s.list {
+		for i := range g.n {
+			if got := s.at(&g, i, 1); got != float32(i) {
+				t.Fatalf("hour %d has the weather of hour %v", i, got)
+			}
+		}
+	}
+	spec.WeatherShift = "90m"
+	if _, err := OpenData(spec); err == nil {
+		t.Error("a shift between steps is taken")
+	}
+}
