@@ -18,6 +18,7 @@ func (s *series) Form() Form {
 // Until, and assigns splits: by time where Until says so, else whole days by hash.
 func (s *series) sample() error {
 	until, end := int64(math.MaxInt64), int64(math.MaxInt64)
+	defer func() { s.end = end }()
 	for _, p := range []struct {
 		key, text string
 		to        *int64
@@ -192,8 +193,8 @@ func circle(x float64) (cos, sin float32) {
 }
 
 // each calls f with the outcome and the forecast of every term of a split that has
-// an outcome, in units of the usual change.
-func (s *series) each(split string, out []float32, f func(g *grid, column, ahead, term int, p []float32, y float32)) {
+// an outcome, in units of the usual change; at is the step of the outcome.
+func (s *series) each(split string, out []float32, f func(g *grid, column, at, term int, p []float32, y float32)) {
 	terms := s.Form().Terms
 	w := len(out) / max(1, s.Len(split)*terms)
 	for k, m := range s.splits[split] {
@@ -202,17 +203,22 @@ func (s *series) each(split string, out []float32, f func(g *grid, column, ahead
 			for h, ahead := range s.horizons {
 				j := c*len(s.horizons) + h
 				if y := (s.at(g, m.at+ahead, col) - s.at(g, m.at, col)) / g.scale[j]; y == y {
-					f(g, col, ahead, j, out[(k*terms+j)*w:][:w], y)
+					f(g, col, m.at+ahead, j, out[(k*terms+j)*w:][:w], y)
 				}
 			}
 		}
 	}
 }
 
-// learn keeps what the forecasts of a split were worth.
+// learn keeps what the forecasts of a split were worth, as far as their outcome is
+// known when the split ends.
 func (s *series) learn(split string, out []float32, dir string) error {
 	s.past.learn(func(visit func(series string, term int, p []float32, y float32)) {
-		s.each(split, out, func(g *grid, _, _, term int, p []float32, y float32) { visit(g.name, term, p, y) })
+		s.each(split, out, func(g *grid, _ int, at, term int, p []float32, y float32) {
+			if g.start+int64(at) < s.end {
+				visit(g.name, term, p, y)
+			}
+		})
 	})
 	return s.past.save(dir)
 }
@@ -224,7 +230,8 @@ func (s *series) learn(split string, out []float32, dir string) error {
 func (s *series) judge(split string, out []float32) map[string]float64 {
 	type tally struct{ n, model, naive, inside float64 }
 	sums, quantiles := map[string]*tally{}, false
-	s.each(split, out, func(g *grid, column, ahead, term int, p []float32, y float32) {
+	s.each(split, out, func(g *grid, column, _, term int, p []float32, y float32) {
+		ahead := s.horizons[term%len(s.horizons)]
 		q, unit := s.past.correct(g.name, term, p), float64(g.scale[term])
 		quantiles = len(q) == 4
 		d, e := unit*float64(y), unit*float64(y-q[0])

@@ -31,6 +31,7 @@ type series struct {
 	splits   map[string][]moment
 	Dropped  Dropped
 	past     *Calibration
+	end      int64 // the step before which the test split's last forecast is made
 	digest   func() wire.Digest
 }
 

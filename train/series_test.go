@@ -109,8 +109,9 @@ func TestSeriesJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := d.(*series)
-	s.past.Fit[""] = []Fit{{1e9, 1e9}, {1e9, 1e9}} // a past in which forecasts were right
-	s.past.Fit["0"], s.past.Fit["1"] = s.past.Fit[""], s.past.Fit[""]
+	for _, name := range []string{"", "0", "1"} {
+		s.past.Fit[name] = []Fit{{1e9, 1e9}, {1e9, 1e9}} // a past in which forecasts were right
+	}
 	n, f := s.Len(SplitTest), s.Form()
 	x := Batch{Float: make([]float32, n*f.Size()), Targets: make([]float32, n*f.Terms)}
 	idx := make([]int, n)
@@ -134,6 +135,20 @@ func TestSeriesJudge(t *testing.T) {
 	dir := t.TempDir()
 	if err := s.learn(SplitTest, perfect, dir); err != nil {
 		t.Fatal(err)
+	}
+	known := 0.0 // outcomes a day ahead that are known when the split ends: of its first day
+	b, err := os.ReadFile(filepath.Join(dir, CalibrationFile))
+	var kept Calibration
+	if err := errors.Join(err, json.Unmarshal(b, &kept)); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range s.splits[SplitTest] {
+		if y := float64(x.Targets[2*i+1]); s.list[m.series].start+int64(m.at)+24 < s.end {
+			known += y * y
+		}
+	}
+	if got := kept.Fit[""][1].Square - calibrationFade*1e9; math.Abs(got-known) > 1e-3*known+1e-6 {
+		t.Errorf("the calibration knows %v of outcomes a day ahead, want %v", got, known)
 	}
 	spec.Calibration = filepath.Join(dir, CalibrationFile)
 	if d, err = OpenData(spec); err != nil {
