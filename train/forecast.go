@@ -6,12 +6,16 @@ import (
 	"time"
 )
 
-// Channels of a sample besides the columns: for each column whether it is missing,
+// Channels of a sample: for each column its value, its change since the last step,
+// whether it is missing, and how far the step's last reading lies from its mean;
 // then the hour and the day of the year as points on circles.
-const clockChannels = 4
+const (
+	columnChannels = 4
+	clockChannels  = 4
+)
 
 func (s *series) Form() Form {
-	return Form{Kind: "series", Dims: []int{s.d.History, 3*len(s.inputs) + clockChannels}, Terms: len(s.targets) * len(s.horizons)}
+	return Form{Kind: "series", Dims: []int{s.d.History, columnChannels*len(s.inputs) + clockChannels}, Terms: len(s.targets) * len(s.horizons)}
 }
 
 // sample finds the moments that can be forecast, measures the usual changes before
@@ -128,8 +132,8 @@ func (s *series) measure(g *grid, until int64) {
 	}
 }
 
-// Batch writes, for each step and column, the value and its change since the last
-// step, scaled, and 1 where it is missing (the value before it stands in).
+// Batch writes the channels of each step, scaled; for a missing value the one before
+// it stands in.
 func (s *series) Batch(split string, idx []int, dst *Batch) error {
 	if err := checkIndex(split, idx, s.Len(split)); err != nil {
 		return err
@@ -167,12 +171,16 @@ func (s *series) write(m moment, dst *Batch, k int) {
 			if last == last {
 				row[n+c] = clip((v-last)/unit, 10)
 			}
+			row[3*n+c] = 0
+			if row[2*n+c] == 0 {
+				row[3*n+c] = clip((g.final[i*n+c]-v)/unit, 10)
+			}
 		}
 	}
 	perDay := float64(24*time.Hour) / float64(s.step)
 	for t := range s.d.History {
 		i := float64(g.start + int64(m.at-s.d.History+1+t))
-		row := x[t*w+3*n:]
+		row := x[t*w+columnChannels*n:]
 		row[0], row[1] = circle(i / perDay)
 		row[2], row[3] = circle(i / perDay / 365.25)
 	}

@@ -46,6 +46,7 @@ type grid struct {
 	start int64 // in steps since 1970
 	n     int
 	value []float32
+	final []float32 // the last reading of each step, laid out like value
 	scale []float32 // usual change over each horizon [targets, horizons]
 	level []float32 // usual size of each column
 	mean  []float32
@@ -248,7 +249,7 @@ func (s *series) grid(name string, rs []reading) (grid, error) {
 	}
 	g.n = int(n)
 	c := len(s.inputs)
-	g.value = make([]float32, g.n*c)
+	g.value, g.final = make([]float32, g.n*c), make([]float32, g.n*c)
 	sum, count := make([]float64, g.n*c), make([]float64, g.n*c)
 	for _, r := range rs {
 		at := int(r.at/w-g.start) * c
@@ -256,14 +257,16 @@ func (s *series) grid(name string, rs []reading) (grid, error) {
 			if x == x {
 				sum[at+j] += float64(x)
 				count[at+j]++
+				g.final[at+j] = x
 			}
 		}
 	}
 	for i := range g.value {
-		g.value[i] = notANumber
-		if count[i] > 0 {
-			g.value[i] = float32(sum[i] / count[i])
+		if count[i] == 0 {
+			g.value[i], g.final[i] = notANumber, notANumber
+			continue
 		}
+		g.value[i] = float32(sum[i] / count[i])
 	}
 	return g, nil
 }
@@ -303,18 +306,21 @@ func (s *series) readWeather() error {
 	s.inputs = append(s.inputs, w.inputs...)
 	for i := range s.list {
 		q := &s.list[i]
-		wide := make([]float32, 0, q.n*(old+more))
-		for r := range q.n {
-			wide = append(wide, q.value[r*old:][:old]...)
-			if at := int(q.start) + r - int(g.start); at >= 0 && at < g.n {
-				wide = append(wide, g.value[at*more:][:more]...)
-				continue
+		widen := func(own, added []float32) []float32 {
+			wide := make([]float32, 0, q.n*(old+more))
+			for r := range q.n {
+				wide = append(wide, own[r*old:][:old]...)
+				if at := int(q.start) + r - int(g.start); at >= 0 && at < g.n {
+					wide = append(wide, added[at*more:][:more]...)
+					continue
+				}
+				for range more {
+					wide = append(wide, notANumber)
+				}
 			}
-			for range more {
-				wide = append(wide, notANumber)
-			}
+			return wide
 		}
-		q.value = wide
+		q.value, q.final = widen(q.value, g.value), widen(q.final, g.final)
 	}
 	return nil
 }
