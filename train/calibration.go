@@ -19,6 +19,9 @@ type Calibration struct {
 	// Fit has, by series ("" for all) and term, sums of outcome times forecast and
 	// of forecasts squared, in units of the usual change.
 	Fit map[string][]Fit `json:"fit"`
+	// Prior is each term's factor before there is a past: forecasts that reach far
+	// are worth little until they have shown the contrary.
+	Prior []float64 `json:"prior"`
 	// Width has the logarithm of each term's factor of intervals.
 	Width []float64 `json:"width"`
 }
@@ -29,20 +32,19 @@ type Fit struct {
 	Square float64 `json:"square"`
 }
 
-// Constants of the correction: how fast the past fades, what the factor is before
-// there is a past and how many squares that belief is worth, and how fast intervals
-// follow.
+// Constants of the correction: how fast the past fades, how many squares the belief
+// before there is a past is worth, and how fast intervals follow.
 const (
 	calibrationFade  = 0.8
-	calibrationPrior = 0.9
 	calibrationTrust = 20
 	calibrationStep  = 1.5
 	maxCalibration   = 64 << 20
 )
 
 // openCalibration reads the file; an empty path is no past.
-func openCalibration(path string, terms int) (*Calibration, error) {
-	c := &Calibration{Fit: map[string][]Fit{}, Width: make([]float64, terms)}
+func openCalibration(path string, prior []float64) (*Calibration, error) {
+	terms := len(prior)
+	c := &Calibration{Fit: map[string][]Fit{}, Prior: prior, Width: make([]float64, terms)}
 	if path == "" {
 		return c, nil
 	}
@@ -53,7 +55,7 @@ func openCalibration(path string, terms int) (*Calibration, error) {
 	if err := json.Unmarshal(b, c); err != nil {
 		return nil, fmt.Errorf("read calibration: %s: %w: %w", path, err, ErrData)
 	}
-	bad := len(c.Width) != terms
+	bad := len(c.Width) != terms || len(c.Prior) != terms
 	for _, f := range c.Fit {
 		bad = bad || len(f) != terms
 	}
@@ -77,7 +79,7 @@ func (c *Calibration) factor(series string, term int) float32 {
 		}
 		return (f.Cross + prior*calibrationTrust) / (f.Square + calibrationTrust)
 	}
-	return float32(min(1.2, max(0, shrunk(series, shrunk("", calibrationPrior)))))
+	return float32(min(1.2, max(0, shrunk(series, shrunk("", c.Prior[term])))))
 }
 
 // correct applies the past to one forecast: mean, then quantiles whose middle is

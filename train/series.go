@@ -77,7 +77,13 @@ func openSeries(d DataSpec) (Dataset, error) {
 	if err := s.sample(); err != nil {
 		return nil, err
 	}
-	if s.past, err = openCalibration(s.d.Calibration, s.Form().Terms); err != nil {
+	var prior []float64
+	for range s.targets {
+		for _, h := range s.horizons {
+			prior = append(prior, 8/(8+float64(h-1)))
+		}
+	}
+	if s.past, err = openCalibration(s.d.Calibration, prior); err != nil {
 		return nil, err
 	}
 	s.digest = sync.OnceValue(s.root)
