@@ -19,9 +19,10 @@ type Calibration struct {
 	// Fit has, by series ("" for all) and term, sums of outcome times forecast and
 	// of forecasts squared, in units of the usual change.
 	Fit map[string][]Fit `json:"fit"`
-	// Prior is each term's factor before there is a past: forecasts that reach far
-	// are worth little until they have shown the contrary.
+	// Prior is each term's factor before there is a past, Trust how many squares
+	// that belief is worth.
 	Prior []float64 `json:"prior"`
+	Trust []float64 `json:"trust"`
 	// Width has the logarithm of each term's factor of intervals.
 	Width []float64 `json:"width"`
 }
@@ -33,7 +34,8 @@ type Fit struct {
 }
 
 // Constants of the correction: how fast the past fades, how many squares the belief
-// before there is a past is worth, and how fast intervals follow.
+// before there is a past is worth for a forecast of one step, and how fast intervals
+// follow.
 const (
 	calibrationFade  = 0.8
 	calibrationTrust = 20
@@ -42,9 +44,15 @@ const (
 )
 
 // openCalibration reads the file; an empty path is no past.
-func openCalibration(path string, prior []float64) (*Calibration, error) {
-	terms := len(prior)
-	c := &Calibration{Fit: map[string][]Fit{}, Prior: prior, Width: make([]float64, terms)}
+// horizons are the steps ahead of each term. Forecasts that reach far are worth little
+// until they have shown the contrary; and since those of neighbouring steps overlap,
+// h of them count like one.
+func openCalibration(path string, horizons []int) (*Calibration, error) {
+	terms := len(horizons)
+	c := &Calibration{Fit: map[string][]Fit{}, Width: make([]float64, terms)}
+	for _, h := range horizons {
+		c.Prior, c.Trust = append(c.Prior, 8/(8+float64(h-1))), append(c.Trust, calibrationTrust*float64(h))
+	}
 	if path == "" {
 		return c, nil
 	}
@@ -55,7 +63,7 @@ func openCalibration(path string, prior []float64) (*Calibration, error) {
 	if err := json.Unmarshal(b, c); err != nil {
 		return nil, fmt.Errorf("read calibration: %s: %w: %w", path, err, ErrData)
 	}
-	bad := len(c.Width) != terms || len(c.Prior) != terms
+	bad := len(c.Width) != terms || len(c.Prior) != terms || len(c.Trust) != terms
 	for _, f := range c.Fit {
 		bad = bad || len(f) != terms
 	}
@@ -77,7 +85,7 @@ func (c *Calibration) factor(series string, term int) float32 {
 		if all := c.Fit[name]; all != nil {
 			f = all[term]
 		}
-		return (f.Cross + prior*calibrationTrust) / (f.Square + calibrationTrust)
+		return (f.Cross + prior*c.Trust[term]) / (f.Square + c.Trust[term])
 	}
 	return float32(min(1.2, max(0, shrunk(series, shrunk("", c.Prior[term])))))
 }

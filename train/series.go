@@ -77,13 +77,11 @@ func openSeries(d DataSpec) (Dataset, error) {
 	if err := s.sample(); err != nil {
 		return nil, err
 	}
-	var prior []float64
+	var ahead []int
 	for range s.targets {
-		for _, h := range s.horizons {
-			prior = append(prior, 8/(8+float64(h-1)))
-		}
+		ahead = append(ahead, s.horizons...)
 	}
-	if s.past, err = openCalibration(s.d.Calibration, prior); err != nil {
+	if s.past, err = openCalibration(s.d.Calibration, ahead); err != nil {
 		return nil, err
 	}
 	s.digest = sync.OnceValue(s.root)

@@ -166,7 +166,10 @@ func TestSeriesJudge(t *testing.T) {
 // TestCalibration feeds forecasts that are twice too large and intervals that are too
 // narrow: the factor goes to a half and the intervals widen until four fifths hold.
 func TestCalibration(t *testing.T) {
-	c := &Calibration{Fit: map[string][]Fit{}, Prior: []float64{0.9}, Width: make([]float64, 1)}
+	c, err := openCalibration("", []int{1})
+	if err != nil {
+		t.Fatal(err)
+	}
 	inside := 0
 	for week := range 30 {
 		inside = 0
@@ -188,8 +191,8 @@ func TestCalibration(t *testing.T) {
 	if inside < 380 || inside > 420 {
 		t.Errorf("%d of 500 inside, want 400", inside)
 	}
-	if f := (&Calibration{Fit: map[string][]Fit{}, Prior: []float64{0.9}, Width: []float64{0}}).factor("h", 0); math.Abs(float64(f)-0.9) > 1e-6 {
-		t.Errorf("without a past the factor is %v", f)
+	if n, err := openCalibration("", []int{1, 9}); err != nil || n.factor("h", 0) != 1 || n.factor("h", 1) != 0.5 {
+		t.Errorf("without a past: %+v, %v", n, err)
 	}
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -199,13 +202,13 @@ func TestCalibration(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if back, err := openCalibration(path, []float64{0.9}); err != nil || back.factor("h", 0) != c.factor("h", 0) {
+	if back, err := openCalibration(path, []int{1}); err != nil || back.factor("h", 0) != c.factor("h", 0) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	if err := os.WriteFile(path, b[:9], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openCalibration(path, []float64{0.9}); !errors.Is(err, ErrData) {
+	if _, err := openCalibration(path, []int{1}); !errors.Is(err, ErrData) {
 		t.Errorf("a cut file: %v", err)
 	}
 }
