@@ -19,10 +19,6 @@ type Calibration struct {
 	// Fit has, by series ("" for all) and term, sums of outcome times forecast and
 	// of forecasts squared, in units of the usual change.
 	Fit map[string][]Fit `json:"fit"`
-	// Prior is each term's factor before there is a past, Trust how many squares
-	// that belief is worth.
-	Prior []float64 `json:"prior"`
-	Trust []float64 `json:"trust"`
 	// Width has the logarithm of each term's factor of intervals.
 	Width []float64 `json:"width"`
 }
@@ -33,26 +29,20 @@ type Fit struct {
 	Square float64 `json:"square"`
 }
 
-// Constants of the correction: how fast the past fades, how many squares the belief
-// before there is a past is worth for a forecast of one step, and how fast intervals
+// Constants of the correction: how fast the past fades, what the factor is before
+// there is a past and how many squares that belief is worth, and how fast intervals
 // follow.
 const (
 	calibrationFade  = 0.8
+	calibrationPrior = 0.9
 	calibrationTrust = 20
 	calibrationStep  = 1.5
 	maxCalibration   = 64 << 20
 )
 
 // openCalibration reads the file; an empty path is no past.
-// horizons are the steps ahead of each term. Forecasts that reach far are worth little
-// until they have shown the contrary; and since those of neighbouring steps overlap,
-// h of them count like one.
-func openCalibration(path string, horizons []int) (*Calibration, error) {
-	terms := len(horizons)
+func openCalibration(path string, terms int) (*Calibration, error) {
 	c := &Calibration{Fit: map[string][]Fit{}, Width: make([]float64, terms)}
-	for _, h := range horizons {
-		c.Prior, c.Trust = append(c.Prior, 8/(8+float64(h-1))), append(c.Trust, calibrationTrust*float64(h))
-	}
 	if path == "" {
 		return c, nil
 	}
@@ -63,7 +53,7 @@ func openCalibration(path string, horizons []int) (*Calibration, error) {
 	if err := json.Unmarshal(b, c); err != nil {
 		return nil, fmt.Errorf("read calibration: %s: %w: %w", path, err, ErrData)
 	}
-	bad := len(c.Width) != terms || len(c.Prior) != terms || len(c.Trust) != terms
+	bad := len(c.Width) != terms
 	for _, f := range c.Fit {
 		bad = bad || len(f) != terms
 	}
@@ -85,9 +75,9 @@ func (c *Calibration) factor(series string, term int) float32 {
 		if all := c.Fit[name]; all != nil {
 			f = all[term]
 		}
-		return (f.Cross + prior*c.Trust[term]) / (f.Square + c.Trust[term])
+		return (f.Cross + prior*calibrationTrust) / (f.Square + calibrationTrust)
 	}
-	return float32(min(1.2, max(0, shrunk(series, shrunk("", c.Prior[term])))))
+	return float32(min(1.2, max(0, shrunk(series, shrunk("", calibrationPrior)))))
 }
 
 // correct applies the past to one forecast: mean, then quantiles whose middle is

@@ -77,11 +77,7 @@ func openSeries(d DataSpec) (Dataset, error) {
 	if err := s.sample(); err != nil {
 		return nil, err
 	}
-	var ahead []int
-	for range s.targets {
-		ahead = append(ahead, s.horizons...)
-	}
-	if s.past, err = openCalibration(s.d.Calibration, ahead); err != nil {
+	if s.past, err = openCalibration(s.d.Calibration, s.Form().Terms); err != nil {
 		return nil, err
 	}
 	s.digest = sync.OnceValue(s.root)
