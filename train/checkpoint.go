@@ -126,11 +126,15 @@ func replaceFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// sweep deletes what interrupted writes left beside path.
+// sweep deletes what interrupted writes left in dir.
 func sweep(dir string) error {
-	old, err := filepath.Glob(filepath.Join(dir, ".*.safetensors[0-9]*"))
-	for _, f := range old {
-		err = errors.Join(err, os.Remove(f))
+	var errs []error
+	for _, name := range []string{CheckpointFile, ModelFile, bestFile, CurveFile, CalibrationFile} {
+		left, err := filepath.Glob(filepath.Join(dir, "."+name+"[0-9]*"))
+		errs = append(errs, err)
+		for _, f := range left {
+			errs = append(errs, os.Remove(f))
+		}
 	}
-	return err
+	return errors.Join(errs...)
 }

@@ -58,6 +58,12 @@ type Dataset interface {
 	Digest() (wire.Digest, error)
 }
 
+// Noter is a data set that left something out, or has more to say of itself.
+type Noter interface {
+	// Notes are sentences for people.
+	Notes() []string
+}
+
 // Open returns the data set of a task: mnist (IDX files) or text (files of text).
 // dir is where to look first; empty is the task's own place. It wraps ErrData.
 func Open(task, dir string) (Dataset, error) {

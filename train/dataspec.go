@@ -54,6 +54,8 @@ type DataSpec struct {
 	High     float64  `toml:"high" comment:"series: larger values are faults; 0: no bound"`
 	Until    string   `toml:"until" comment:"series: training ends before this time"`
 	TestEnd  string   `toml:"test_until" comment:"series: the test split is from until to before this time"`
+	// WeatherShift makes the weather's clock UTC.
+	WeatherShift string `toml:"weather_shift" comment:"series: added to the times of the weather, as 5h for a clock five hours behind UTC; a wrong one lets the future in"`
 	// Calibration is read, and written beside the model.
 	Calibration string `toml:"calibration" comment:"series: file with what earlier forecasts were worth, as a run leaves it beside its model"`
 	Weather     string `toml:"weather" comment:"series: CSV file of further inputs, the same for all series"`

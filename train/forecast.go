@@ -6,18 +6,23 @@ import (
 	"time"
 )
 
-// Channels of a sample besides the columns: for each column whether it is missing,
+// Channels of a sample: for each column its value, its change since the last step,
+// whether it is missing, and how far the step's last reading lies from its mean;
 // then the hour and the day of the year as points on circles.
-const clockChannels = 4
+const (
+	columnChannels = 4
+	clockChannels  = 4
+)
 
 func (s *series) Form() Form {
-	return Form{Kind: "series", Dims: []int{s.d.History, 3*len(s.inputs) + clockChannels}, Terms: len(s.targets) * len(s.horizons)}
+	return Form{Kind: "series", Dims: []int{s.d.History, columnChannels*len(s.inputs) + clockChannels}, Terms: len(s.targets) * len(s.horizons)}
 }
 
 // sample finds the moments that can be forecast, measures the usual changes before
 // Until, and assigns splits: by time where Until says so, else whole days by hash.
 func (s *series) sample() error {
 	until, end := int64(math.MaxInt64), int64(math.MaxInt64)
+	defer func() { s.end = end }()
 	for _, p := range []struct {
 		key, text string
 		to        *int64
@@ -127,8 +132,8 @@ func (s *series) measure(g *grid, until int64) {
 	}
 }
 
-// Batch writes, for each step and column, the value and its change since the last
-// step, scaled, and 1 where it is missing (the value before it stands in).
+// Batch writes the channels of each step, scaled; for a missing value the one before
+// it stands in.
 func (s *series) Batch(split string, idx []int, dst *Batch) error {
 	if err := checkIndex(split, idx, s.Len(split)); err != nil {
 		return err
@@ -166,12 +171,16 @@ func (s *series) write(m moment, dst *Batch, k int) {
 			if last == last {
 				row[n+c] = clip((v-last)/unit, 10)
 			}
+			row[3*n+c] = 0
+			if row[2*n+c] == 0 {
+				row[3*n+c] = clip((g.final[i*n+c]-v)/unit, 10)
+			}
 		}
 	}
 	perDay := float64(24*time.Hour) / float64(s.step)
 	for t := range s.d.History {
 		i := float64(g.start + int64(m.at-s.d.History+1+t))
-		row := x[t*w+3*n:]
+		row := x[t*w+columnChannels*n:]
 		row[0], row[1] = circle(i / perDay)
 		row[2], row[3] = circle(i / perDay / 365.25)
 	}
@@ -192,8 +201,8 @@ func circle(x float64) (cos, sin float32) {
 }
 
 // each calls f with the outcome and the forecast of every term of a split that has
-// an outcome, in units of the usual change.
-func (s *series) each(split string, out []float32, f func(g *grid, column, ahead, term int, p []float32, y float32)) {
+// an outcome, in units of the usual change; at is the step of the outcome.
+func (s *series) each(split string, out []float32, f func(g *grid, column, at, term int, p []float32, y float32)) {
 	terms := s.Form().Terms
 	w := len(out) / max(1, s.Len(split)*terms)
 	for k, m := range s.splits[split] {
@@ -202,17 +211,22 @@ func (s *series) each(split string, out []float32, f func(g *grid, column, ahead
 			for h, ahead := range s.horizons {
 				j := c*len(s.horizons) + h
 				if y := (s.at(g, m.at+ahead, col) - s.at(g, m.at, col)) / g.scale[j]; y == y {
-					f(g, col, ahead, j, out[(k*terms+j)*w:][:w], y)
+					f(g, col, m.at+ahead, j, out[(k*terms+j)*w:][:w], y)
 				}
 			}
 		}
 	}
 }
 
-// learn keeps what the forecasts of a split were worth.
+// learn keeps what the forecasts of a split were worth, as far as their outcome is
+// known when the split ends.
 func (s *series) learn(split string, out []float32, dir string) error {
 	s.past.learn(func(visit func(series string, term int, p []float32, y float32)) {
-		s.each(split, out, func(g *grid, _, _, term int, p []float32, y float32) { visit(g.name, term, p, y) })
+		s.each(split, out, func(g *grid, _ int, at, term int, p []float32, y float32) {
+			if g.start+int64(at) < s.end {
+				visit(g.name, term, p, y)
+			}
+		})
 	})
 	return s.past.save(dir)
 }
@@ -224,7 +238,8 @@ func (s *series) learn(split string, out []float32, dir string) error {
 func (s *series) judge(split string, out []float32) map[string]float64 {
 	type tally struct{ n, model, naive, inside float64 }
 	sums, quantiles := map[string]*tally{}, false
-	s.each(split, out, func(g *grid, column, ahead, term int, p []float32, y float32) {
+	s.each(split, out, func(g *grid, column, _, term int, p []float32, y float32) {
+		ahead := s.horizons[term%len(s.horizons)]
 		q, unit := s.past.correct(g.name, term, p), float64(g.scale[term])
 		quantiles = len(q) == 4
 		d, e := unit*float64(y), unit*float64(y-q[0])

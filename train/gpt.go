@@ -14,10 +14,11 @@ const byteVocabulary = 256
 // (Touvron et al. 2023, section 2.2): root mean square norm, rope, SwiGLU, no biases.
 // norm_eps is in units of 1e-9. untied gives the head weights of its own. lora
 // above 0 freezes all matrices, which become buffers, and trains adapters of that
-// rank beside them (Hu et al. 2021), the norms and the biases.
+// rank beside them (Hu et al. 2021), the norms and the biases. recompute keeps only
+// the borders of layers for the way back.
 var gptFamily = family{
 	sizes: []size{{"layers", 2, 1, 99}, {"dim", 128, 4, 8192}, {"heads", 4, 1, 128}, {"context", 128, 2, 4096}, {"vocab", byteVocabulary, 2, 1 << 18},
-		{"style", 1, 1, 2}, {"kv_heads", 0, 0, 128}, {"hidden", 0, 0, 1 << 16}, {"rope_theta", 10_000, 100, 1 << 30}, {"norm_eps", 10_000, 1, 1_000_000}, {"untied", 0, 0, 1}, {"lora", 0, 0, 1024}, {"dropout", 0, 0, 900}},
+		{"style", 1, 1, 2}, {"kv_heads", 0, 0, 128}, {"hidden", 0, 0, 1 << 16}, {"rope_theta", 10_000, 100, 1 << 30}, {"norm_eps", 10_000, 1, 1_000_000}, {"untied", 0, 0, 1}, {"lora", 0, 0, 1024}, {"recompute", 0, 0, 1}, {"dropout", 0, 0, 900}},
 	presets: map[string]sizes{
 		"tiny": {"layers": 2, "dim": 64, "heads": 2}, "small": {"layers": 4, "dim": 192, "heads": 6}, "base": {"layers": 6, "dim": 384, "heads": 6},
 		"llama-small": {"style": 2, "layers": 4, "dim": 192, "heads": 6, "kv_heads": 3},
@@ -57,14 +58,14 @@ var gptFamily = family{
 // decoderShape are the sizes of a transformer with defaults resolved.
 type decoderShape struct {
 	style, layers, dim, heads, kv, head, hidden, context, vocab, lora int
-	untied                                                            bool
+	untied, recompute                                                 bool
 	theta                                                             float64
 	eps                                                               float32
 }
 
 func shapeOf(a sizes) decoderShape {
 	s := decoderShape{style: a.of("style"), layers: a.of("layers"), dim: a.of("dim"), heads: a.of("heads"), kv: a.of("kv_heads"), hidden: a.of("hidden"),
-		context: a.of("context"), vocab: a.of("vocab"), lora: a.of("lora"), untied: a["untied"] == 1, theta: float64(a["rope_theta"]), eps: float32(a["norm_eps"]) / 1e9}
+		context: a.of("context"), vocab: a.of("vocab"), lora: a.of("lora"), untied: a["untied"] == 1, recompute: a["recompute"] == 1, theta: float64(a["rope_theta"]), eps: float32(a["norm_eps"]) / 1e9}
 	s.head = s.dim / s.heads
 	if s.kv == 0 {
 		s.kv = s.heads
@@ -127,22 +128,34 @@ func (m decoder) vector(name string, v float32, n int) ops.V {
 }
 
 func (m decoder) gpt2(x ops.V) ops.V {
-	g, d, h4 := m.g, m.s.dim, m.s.hidden
+	g, d := m.g, m.s.dim
 	table := m.weight("wte.weight", m.wide, m.s.vocab, d)
 	h, res := m.drop(g.Embed(x, table, m.weight("wpe.weight", m.wide/2, m.s.context, d))), ops.V{}
 	deep := m.wide / math.Sqrt(2*float64(m.s.layers))
-	var n ops.V
 	for l := range m.s.layers {
 		p := fmt.Sprintf("h%02d.", l)
-		n, res = g.Norm(h, res, m.vector(p+"ln1.weight", 1, d), m.vector(p+"ln1.bias", 0, d), m.s.eps)
-		q := m.linear(n, p+"attn.qkv", m.wide, 3*d, true, ops.None)
-		h = m.drop(m.linear(g.Attention(q, m.s.heads), p+"attn.proj", deep, d, true, ops.None))
-		n, res = g.Norm(h, res, m.vector(p+"ln2.weight", 1, d), m.vector(p+"ln2.bias", 0, d), m.s.eps)
-		h = m.linear(n, p+"mlp.fc", m.wide, h4, true, ops.Gelu)
-		h = m.drop(m.linear(h, p+"mlp.proj", deep, d, true, ops.None))
+		if m.s.recompute {
+			h = g.Checkpoint(h, func(x ops.V) ops.V {
+				y, sum := m.gpt2Layer(x, ops.V{}, p, deep)
+				return g.Add(y, sum)
+			})
+			continue
+		}
+		h, res = m.gpt2Layer(h, res, p, deep)
 	}
-	n, _ = g.Norm(h, res, m.vector("lnf.weight", 1, d), m.vector("lnf.bias", 0, d), m.s.eps)
+	n, _ := g.Norm(h, res, m.vector("lnf.weight", 1, d), m.vector("lnf.bias", 0, d), m.s.eps)
 	return m.head(n, table)
+}
+
+// gpt2Layer returns what a layer adds, and the sum so far.
+func (m decoder) gpt2Layer(h, res ops.V, p string, deep float64) (y, sum ops.V) {
+	g, d, h4 := m.g, m.s.dim, m.s.hidden
+	n, res := g.Norm(h, res, m.vector(p+"ln1.weight", 1, d), m.vector(p+"ln1.bias", 0, d), m.s.eps)
+	q := m.linear(n, p+"attn.qkv", m.wide, 3*d, true, ops.None)
+	h = m.drop(m.linear(g.Attention(q, m.s.heads), p+"attn.proj", deep, d, true, ops.None))
+	n, res = g.Norm(h, res, m.vector(p+"ln2.weight", 1, d), m.vector(p+"ln2.bias", 0, d), m.s.eps)
+	h = m.linear(n, p+"mlp.fc", m.wide, h4, true, ops.Gelu)
+	return m.drop(m.linear(h, p+"mlp.proj", deep, d, true, ops.None)), res
 }
 
 func (m decoder) llama(x ops.V) ops.V {
@@ -152,13 +165,22 @@ func (m decoder) llama(x ops.V) ops.V {
 	deep := m.wide / math.Sqrt(2*float64(s.layers))
 	for l := range s.layers {
 		p := fmt.Sprintf("h%02d.", l)
-		n := g.RMSNorm(h, m.vector(p+"norm1.weight", 1, d), s.eps)
-		q := m.linear(n, p+"attn.qkv", m.wide, (s.heads+2*s.kv)*s.head, false, ops.None)
-		q = g.RepeatKV(g.Rope(q, s.heads+s.kv, s.head, s.theta, 0), s.heads, s.kv)
-		h = g.Add(h, m.drop(m.linear(g.Attention(q, s.heads), p+"attn.proj", deep, d, false, ops.None)))
-		n = g.RMSNorm(h, m.vector(p+"norm2.weight", 1, d), s.eps)
-		f := g.Swiglu(m.linear(n, p+"mlp.gate_up", m.wide, 2*s.hidden, false, ops.None))
-		h = g.Add(h, m.drop(m.linear(f, p+"mlp.down", deep, d, false, ops.None)))
+		if s.recompute {
+			h = g.Checkpoint(h, func(x ops.V) ops.V { return m.llamaLayer(x, p, deep) })
+			continue
+		}
+		h = m.llamaLayer(h, p, deep)
 	}
 	return m.head(g.RMSNorm(h, m.vector("norm.weight", 1, d), s.eps), table)
+}
+
+func (m decoder) llamaLayer(h ops.V, p string, deep float64) ops.V {
+	g, s, d := m.g, m.s, m.s.dim
+	n := g.RMSNorm(h, m.vector(p+"norm1.weight", 1, d), s.eps)
+	q := m.linear(n, p+"attn.qkv", m.wide, (s.heads+2*s.kv)*s.head, false, ops.None)
+	q = g.RepeatKV(g.Rope(q, s.heads+s.kv, s.head, s.theta, 0), s.heads, s.kv)
+	h = g.Add(h, m.drop(m.linear(g.Attention(q, s.heads), p+"attn.proj", deep, d, false, ops.None)))
+	n = g.RMSNorm(h, m.vector(p+"norm2.weight", 1, d), s.eps)
+	f := g.Swiglu(m.linear(n, p+"mlp.gate_up", m.wide, 2*s.hidden, false, ops.None))
+	return g.Add(h, m.drop(m.linear(f, p+"mlp.down", deep, d, false, ops.None)))
 }

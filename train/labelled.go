@@ -117,6 +117,15 @@ func (l *labelled) Form() Form                   { return l.form }
 func (l *labelled) Len(split string) int         { return len(l.splits[split]) }
 func (l *labelled) Digest() (wire.Digest, error) { return l.digest(), nil }
 
+// Notes says how many samples were copies.
+func (l *labelled) Notes() []string {
+	out := []string{fmt.Sprintf("%d classes; %d samples to train on, %d to validate, %d to test", len(l.classes), l.Len(SplitTrain), l.Len(SplitValid), l.Len(SplitTest))}
+	if l.copies > 0 {
+		out = append(out, fmt.Sprintf("%d samples left out: copies of others", l.copies))
+	}
+	return out
+}
+
 // Batch writes samples scaled to mean 0 and deviation 1; missing values become the
 // mean. A key changes a sample as the format says.
 func (l *labelled) Batch(split string, idx []int, dst *Batch) error {

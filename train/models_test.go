@@ -68,6 +68,8 @@ func TestModelsLearn(t *testing.T) {
 		{"resnet", map[string]int64{"filters": 4, "squeeze": 2}, image},
 		{"resnet", map[string]int64{"filters": 4, "norm": 2, "groups": 2, "dropout": 100}, image},
 		{"resnet", map[string]int64{"filters": 4, "depth": 18, "stem_stride": 2}, image},
+		{"resnet", map[string]int64{"filters": 8, "cardinality": 4}, image},
+		{"gpt", map[string]int64{"dim": 16, "heads": 2, "recompute": 1, "dropout": 50}, text},
 		{"gpt", map[string]int64{"dim": 16, "heads": 2, "dropout": 50}, text},
 		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "untied": 1}, text},
 		{"seq", map[string]int64{"hidden": 8, "layers": 3}, line},
@@ -250,4 +252,35 @@ func TestModelBits(t *testing.T) {
 		}
 	}
 	ops.SetThreads(1)
+}
+
+// TestRecompute compares layers that are computed again with layers that are kept:
+// the same bits in less memory.
+func TestRecompute(t *testing.T) {
+	for _, style := range []int64{1, 2} {
+		var want Update
+		var peak int64
+		for again := range int64(2) {
+			c := small()
+			c.Args = map[string]int64{"layers": 4, "dim": 16, "heads": 2, "context": 8, "style": style, "dropout": 100, "recompute": again}
+			tr := mustNew(t, c)
+			got := mustTrain(t, tr, Job{Spans: span(0, 12)})
+			if again == 0 {
+				want, peak = got, tr.Peak()
+			} else if !same(got.Delta, want.Delta) || got.Loss != want.Loss || tr.Peak() >= peak {
+				t.Errorf("style %d: loss %v, want %v; %d bytes, %d where layers are kept", style, got.Loss, want.Loss, tr.Peak(), peak)
+			}
+		}
+	}
+}
+
+// TestBF16 trains with linear layers in bfloat16: near float32, and not the same.
+func TestBF16(t *testing.T) {
+	c := small()
+	want := mustTrain(t, mustNew(t, c), Job{Spans: span(0, 16)})
+	c.Compute = ops.BF16
+	got := mustTrain(t, mustNew(t, c), Job{Spans: span(0, 16)})
+	if d := math.Abs(float64(got.Loss - want.Loss)); d == 0 || d > 0.05 {
+		t.Errorf("loss %v in bfloat16, %v in float32", got.Loss, want.Loss)
+	}
 }

@@ -9,23 +9,26 @@ import (
 // resnetFamily is the residual network of He et al. 2016: a 3x3 stem, stages of
 // basic blocks that halve the size and double the filters, means over all
 // positions, one dense layer. depth 8 has three stages of one block, 18 four of
-// two. squeeze divides the channels of a squeeze-and-excite gate (Hu et al. 2018),
+// two. cardinality above 1 splits the second convolution of a block into groups
+// (Xie et al., "ResNeXt", 2017). squeeze divides the channels of a squeeze-and-excite gate (Hu et al. 2018),
 // 0 leaves it out. norm 1 is batch norm, whose running statistics are buffers; 2 is
 // group norm, which does not look at other samples.
 var resnetFamily = family{
-	sizes: append([]size{{"depth", 8, 8, 18}, {"filters", 16, 4, 256}, {"stem_stride", 1, 1, 4}, {"stem_pool", 0, 0, 1}, {"squeeze", 0, 0, 64},
+	sizes: append([]size{{"depth", 8, 8, 18}, {"filters", 16, 4, 256}, {"stem_stride", 1, 1, 4}, {"stem_pool", 0, 0, 1}, {"cardinality", 1, 1, 32}, {"squeeze", 0, 0, 64},
 		{"norm", 1, 1, 2}, {"groups", 4, 1, 32}, {"dropout", 0, 0, 900}}, imageSizes...),
 	presets: map[string]sizes{
 		"tiny": {"depth": 8, "filters": 8}, "small": {"depth": 8, "filters": 16}, "base": {"depth": 8, "filters": 32, "squeeze": 4},
-		"18": {"depth": 18, "filters": 64, "groups": 8},
+		"18": {"depth": 18, "filters": 64, "groups": 8}, "next": {"depth": 18, "filters": 32, "cardinality": 8},
 	},
 	form: imageForm,
 	check: func(a sizes) error {
 		if d := a["depth"]; d != 8 && d != 18 {
 			return fmt.Errorf("depth is %d, want 8 or 18", d)
 		}
-		if a["filters"]%a["groups"] != 0 {
-			return fmt.Errorf("filters %d is not a multiple of groups %d", a["filters"], a["groups"])
+		for _, k := range []string{"groups", "cardinality"} {
+			if a["filters"]%a[k] != 0 {
+				return fmt.Errorf("filters %d is not a multiple of %s %d", a["filters"], k, a[k])
+			}
 		}
 		return nil
 	},
@@ -34,7 +37,7 @@ var resnetFamily = family{
 		r := residual{g: g, a: a}
 		keys := newKeys(g, batch, a.share("dropout"))
 		f := a.of("filters")
-		v := r.norm(r.conv(x, "stem", f, 3, a.of("stem_stride")), "stem.norm", ops.Relu)
+		v := r.norm(r.conv(x, "stem", f, 3, a.of("stem_stride"), 1), "stem.norm", ops.Relu)
 		if a["stem_pool"] > 0 {
 			v = g.MaxPool2(v, ops.None)
 		}
@@ -59,9 +62,9 @@ type residual struct {
 	a sizes
 }
 
-// conv is a convolution without activation.
-func (r residual) conv(x ops.V, name string, o, k, stride int) ops.V {
-	in := x.Shape[3]
+// conv is a convolution without activation, in groups.
+func (r residual) conv(x ops.V, name string, o, k, stride, groups int) ops.V {
+	in := x.Shape[3] / groups
 	w := r.g.Param(name+".weight", kaiming(k*k*in), true, o, k, k, in)
 	return r.g.Conv(x, w, ops.V{}, stride, k/2, ops.None) // a norm follows, which shifts
 }
@@ -79,14 +82,14 @@ func (r residual) norm(x ops.V, name string, act ops.Act) ops.V {
 // block is relu(x' + norm(conv(relu(norm(conv(x)))))), x' projected where the shape
 // changes.
 func (r residual) block(x ops.V, name string, o, stride int) ops.V {
-	h := r.norm(r.conv(x, name+".conv1", o, 3, stride), name+".norm1", ops.Relu)
-	h = r.norm(r.conv(h, name+".conv2", o, 3, 1), name+".norm2", ops.None)
+	h := r.norm(r.conv(x, name+".conv1", o, 3, stride, 1), name+".norm1", ops.Relu)
+	h = r.norm(r.conv(h, name+".conv2", o, 3, 1, r.a.of("cardinality")), name+".norm2", ops.None)
 	if q := r.a.of("squeeze"); q > 0 {
 		s := dense(r.g, r.g.Mean(h), name+".se1", max(1, o/q), ops.Relu)
 		h = r.g.Scale(h, r.g.Sigmoid(dense(r.g, s, name+".se2", o, ops.None)))
 	}
 	if x.Shape != h.Shape {
-		x = r.norm(r.conv(x, name+".proj", o, 1, stride), name+".projnorm", ops.None)
+		x = r.norm(r.conv(x, name+".proj", o, 1, stride, 1), name+".projnorm", ops.None)
 	}
 	return r.g.Relu(r.g.Add(h, x))
 }

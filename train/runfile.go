@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 
+	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -18,6 +19,7 @@ type RunFile struct {
 	Seed      uint64        `toml:"seed" comment:"of start weights, order and augmentation; default 1"`
 	Threads   int           `toml:"threads" comment:"0: one per core"`
 	MaxBytes  int64         `toml:"max_bytes" comment:"memory that a step may take; 0: no bound"`
+	Compute   string        `toml:"compute" comment:"float32, or bf16: products of linear layers in bfloat16; its bits depend on the processor"`
 	Steps     uint64        `toml:"steps" comment:"optimizer updates; or epochs"`
 	Epochs    float64       `toml:"epochs" comment:"passes over the training split"`
 	Data      DataSpec      `toml:"data"`
@@ -50,6 +52,8 @@ type ModelSpec struct {
 	Norm       int64 `toml:"norm" comment:"resnet: 1 batch norm, 2 group norm"`
 	Groups     int64 `toml:"groups" comment:"resnet: of group norm"`
 	Squeeze    int64 `toml:"squeeze"`
+	Cardinal   int64 `toml:"cardinality" comment:"resnet: groups of a block's second convolution"`
+	Again      int64 `toml:"recompute" comment:"gpt: 1: layers are computed again backward instead of kept"`
 	StemStride int64 `toml:"stem_stride"`
 	StemPool   int64 `toml:"stem_pool"`
 	Dense      int64 `toml:"dense"`
@@ -137,6 +141,9 @@ func (r RunFile) Open(base string) (*Training, error) {
 	}
 	t := &Training{}
 	t.Config = Config{Model: r.Model.Name, Args: FitArgs(r.Model.Name, args, data.Form()), Data: data, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
+	if t.Compute, err = computeType(r.Compute); err != nil {
+		return nil, err
+	}
 	if t.Inner, err = r.Optimizer.inner(); err != nil {
 		return nil, err
 	}
@@ -155,6 +162,16 @@ func (r RunFile) Open(base string) (*Training, error) {
 	t.Dir = r.Output.Dir
 	t.Run, err = r.digest(data)
 	return t, err
+}
+
+func computeType(name string) (ops.DType, error) {
+	switch name {
+	case "", "float32":
+		return ops.F32, nil
+	case "bf16":
+		return ops.BF16, nil
+	}
+	return ops.F32, fmt.Errorf("compute %q, want float32 or bf16", name)
 }
 
 // digest names what decides the bits: the file without the keys that do not, the

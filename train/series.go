@@ -31,6 +31,7 @@ type series struct {
 	splits   map[string][]moment
 	Dropped  Dropped
 	past     *Calibration
+	end      int64 // the step before which the test split's last forecast is made
 	digest   func() wire.Digest
 }
 
@@ -45,6 +46,7 @@ type grid struct {
 	start int64 // in steps since 1970
 	n     int
 	value []float32
+	final []float32 // the last reading of each step, laid out like value
 	scale []float32 // usual change over each horizon [targets, horizons]
 	level []float32 // usual size of each column
 	mean  []float32
@@ -247,7 +249,7 @@ func (s *series) grid(name string, rs []reading) (grid, error) {
 	}
 	g.n = int(n)
 	c := len(s.inputs)
-	g.value = make([]float32, g.n*c)
+	g.value, g.final = make([]float32, g.n*c), make([]float32, g.n*c)
 	sum, count := make([]float64, g.n*c), make([]float64, g.n*c)
 	for _, r := range rs {
 		at := int(r.at/w-g.start) * c
@@ -255,14 +257,16 @@ func (s *series) grid(name string, rs []reading) (grid, error) {
 			if x == x {
 				sum[at+j] += float64(x)
 				count[at+j]++
+				g.final[at+j] = x
 			}
 		}
 	}
 	for i := range g.value {
-		g.value[i] = notANumber
-		if count[i] > 0 {
-			g.value[i] = float32(sum[i] / count[i])
+		if count[i] == 0 {
+			g.value[i], g.final[i] = notANumber, notANumber
+			continue
 		}
+		g.value[i] = float32(sum[i] / count[i])
 	}
 	return g, nil
 }
@@ -293,22 +297,30 @@ func (s *series) readWeather() error {
 	if err := w.readGrids(t); err != nil {
 		return err
 	}
+	shift, err := time.ParseDuration(named(s.d.WeatherShift, "0s"))
+	if err != nil || shift%s.step != 0 {
+		return fmt.Errorf("series: weather_shift %q, want a duration of whole steps of %v (%v)", s.d.WeatherShift, s.step, err)
+	}
+	w.list[0].start += int64(shift / s.step)
 	g, old, more := w.list[0], len(s.inputs), len(w.inputs)
 	s.inputs = append(s.inputs, w.inputs...)
 	for i := range s.list {
 		q := &s.list[i]
-		wide := make([]float32, 0, q.n*(old+more))
-		for r := range q.n {
-			wide = append(wide, q.value[r*old:][:old]...)
-			if at := int(q.start) + r - int(g.start); at >= 0 && at < g.n {
-				wide = append(wide, g.value[at*more:][:more]...)
-				continue
+		widen := func(own, added []float32) []float32 {
+			wide := make([]float32, 0, q.n*(old+more))
+			for r := range q.n {
+				wide = append(wide, own[r*old:][:old]...)
+				if at := int(q.start) + r - int(g.start); at >= 0 && at < g.n {
+					wide = append(wide, added[at*more:][:more]...)
+					continue
+				}
+				for range more {
+					wide = append(wide, notANumber)
+				}
 			}
-			for range more {
-				wide = append(wide, notANumber)
-			}
+			return wide
 		}
-		q.value = wide
+		q.value, q.final = widen(q.value, g.value), widen(q.final, g.final)
 	}
 	return nil
 }
@@ -331,6 +343,22 @@ func floatBytes(x []float32) []byte {
 		ints[i] = int32(math.Float32bits(f))
 	}
 	return int32Bytes(ints)
+}
+
+// Notes says which rows and values were left out.
+func (s *series) Notes() []string {
+	out := []string{fmt.Sprintf("%d series, inputs %s", len(s.list), strings.Join(s.inputs, ", "))}
+	d := s.Dropped
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{d.Copies, "rows left out: their series has that time already"}, {d.Time, "rows left out: their time cannot be read"}, {d.Cells, "rows left out: too few or too many cells"},
+		{d.Headers, "rows left out: the header again"}, {d.Faults, "values taken as missing: no number, or none that can be"}} {
+		if p.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return out
 }
 
 func (s *series) Name() string                 { return "series" }

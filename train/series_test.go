@@ -109,8 +109,9 @@ func TestSeriesJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := d.(*series)
-	s.past.Fit[""] = []Fit{{1e9, 1e9}, {1e9, 1e9}} // a past in which forecasts were right
-	s.past.Fit["0"], s.past.Fit["1"] = s.past.Fit[""], s.past.Fit[""]
+	for _, name := range []string{"", "0", "1"} {
+		s.past.Fit[name] = []Fit{{1e9, 1e9}, {1e9, 1e9}} // a past in which forecasts were right
+	}
 	n, f := s.Len(SplitTest), s.Form()
 	x := Batch{Float: make([]float32, n*f.Size()), Targets: make([]float32, n*f.Terms)}
 	idx := make([]int, n)
@@ -134,6 +135,20 @@ func TestSeriesJudge(t *testing.T) {
 	dir := t.TempDir()
 	if err := s.learn(SplitTest, perfect, dir); err != nil {
 		t.Fatal(err)
+	}
+	known := 0.0 // outcomes a day ahead that are known when the split ends: of its first day
+	b, err := os.ReadFile(filepath.Join(dir, CalibrationFile))
+	var kept Calibration
+	if err := errors.Join(err, json.Unmarshal(b, &kept)); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range s.splits[SplitTest] {
+		if y := float64(x.Targets[2*i+1]); s.list[m.series].start+int64(m.at)+24 < s.end {
+			known += y * y
+		}
+	}
+	if got := kept.Fit[""][1].Square - calibrationFade*1e9; math.Abs(got-known) > 1e-3*known+1e-6 {
+		t.Errorf("the calibration knows %v of outcomes a day ahead, want %v", got, known)
 	}
 	spec.Calibration = filepath.Join(dir, CalibrationFile)
 	if d, err = OpenData(spec); err != nil {
@@ -226,5 +241,35 @@ func TestSeriesRefusals(t *testing.T) {
 		if _, err := OpenData(d); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
+	}
+}
+
+// TestWeatherIsOfItsTime gives a weather whose value is its own hour, five hours
+// behind UTC: no sample sees an hour that is still to come.
+func TestWeatherIsOfItsTime(t *testing.T) {
+	var w strings.Builder
+	w.WriteString("Date/Time (LST),hours\n")
+	start := time.Date(2021, 5, 1, 0, 0, 0, 0, time.UTC)
+	for h := range 20 * 24 {
+		fmt.Fprintf(&w, "%s,%d\n", start.Add(time.Duration(h-5)*time.Hour).Format(time.DateTime), h)
+	}
+	dir := write(t, map[string]string{"s.csv": hourly(20), "w.csv": w.String()})
+	spec := seriesSpec(filepath.Join(dir, "s.csv"))
+	spec.Weather, spec.WeatherShift = filepath.Join(dir, "w.csv"), "5h"
+	d, err := OpenData(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.(*series)
+	for _, g := range s.list {
+		for i := range g.n {
+			if got := s.at(&g, i, 1); got != float32(i) {
+				t.Fatalf("hour %d has the weather of hour %v", i, got)
+			}
+		}
+	}
+	spec.WeatherShift = "90m"
+	if _, err := OpenData(spec); err == nil {
+		t.Error("a shift between steps is taken")
 	}
 }

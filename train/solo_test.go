@@ -265,3 +265,18 @@ func TestRates(t *testing.T) {
 		}
 	}
 }
+
+// TestLeftovers starts in a folder where writes were interrupted.
+func TestLeftovers(t *testing.T) {
+	s := soloOf(t.TempDir())
+	for _, name := range []string{".curve.csv123", ".checkpoint.safetensors9", ".model.safetensors77", ".calibration.json5", "notes.txt", ".keep"} {
+		if err := os.WriteFile(filepath.Join(s.Dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSolo(t, s)
+	left, err := filepath.Glob(filepath.Join(s.Dir, ".*"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != ".keep" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}

@@ -91,7 +91,9 @@ func (t *Trainer) open(batch int, inference bool) (*bench, error) {
 	g := &ops.Graph{}
 	loss, out := t.model.Build(g, batch)
 	o := ops.Options{Inference: inference, MaxBytes: t.cfg.MaxBytes}
-	if inference {
+	if !inference {
+		o.Compute = t.cfg.Compute
+	} else {
 		o.Keep = []ops.V{out}
 	}
 	p, err := ops.Compile(g, loss, o)

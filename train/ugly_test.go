@@ -207,6 +207,9 @@ func uglyHive(t *testing.T, glitched, clean string) {
 	if compared < 700 || lost*20 > compared || far*100 > compared {
 		t.Errorf("of %d hourly values %d are lost and %d differ by more than 1", compared, lost, far)
 	}
+	if n := strings.Join(b.Notes(), "\n"); !strings.Contains(n, "39 rows left out: their series") || strings.Contains(strings.Join(a.Notes(), ""), "left out") {
+		t.Errorf("notes: %s; of the clean file %v", n, a.Notes())
+	}
 	if b.Dropped.Copies == 0 || b.Dropped.Faults == 0 || b.Dropped.Cells == 0 {
 		t.Errorf("left out %+v", b.Dropped)
 	}

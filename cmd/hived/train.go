@@ -215,6 +215,11 @@ func (a *app) trainOutput(c *cobra.Command, t *train.Training) (done func()) {
 		}
 	}
 	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model, t.Data.Len(train.SplitTrain), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
+	if n, ok := t.Data.(train.Noter); ok {
+		for _, s := range n.Notes() {
+			line(s)
+		}
+	}
 	t.Started = func(peak int64, resumed uint64) {
 		line(fmt.Sprintf("a step takes %.1f MB", float64(peak)/1e6))
 		if resumed > 0 {
