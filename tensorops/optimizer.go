@@ -112,7 +112,7 @@ type stretch struct {
 	lo, hi int
 	decay  bool
 	factor float32 // of the learning rate
-	hidden *Param // the single matrix of a Muon step
+	hidden *Param  // the single matrix of a Muon step
 }
 
 // stretches joins neighbours with the same decay and rate, where the rule does not
