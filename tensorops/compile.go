@@ -90,8 +90,42 @@ func compile(g *Graph, loss V, o Options, frugal bool) *Plan {
 	return c.plan
 }
 
+// markHidden finds the weights of linear layers and convolutions that are neither
+// embeddings nor the last layer before a loss.
+func (g *Graph) markHidden() {
+	last := make(map[int]bool) // values that a loss reads
+	for _, n := range g.nodes {
+		if _, ok := n.op.(*crossEntropy); ok {
+			last[n.in[0].id] = true
+		}
+	}
+	hidden := make(map[int]bool)
+	for pass := range 2 { // what is excluded by one node stays so
+		for _, n := range g.nodes {
+			weight := false
+			switch n.op.(type) {
+			case *linear, *conv:
+				weight = !last[n.out[0].id] && g.values[n.in[1].id].kind == parameter
+			}
+			if weight && pass == 0 {
+				hidden[n.in[1].id] = true
+			}
+			for j, v := range n.in {
+				if pass == 1 && !(weight && j == 1) {
+					delete(hidden, v.id)
+				}
+			}
+		}
+	}
+	for i := range g.Params {
+		p := &g.Params[i]
+		p.Hidden = hidden[p.val] && !p.Buffer && p.Shape[0] > 1 && p.Shape.Size() > p.Shape[0]
+	}
+}
+
 // layout gives parameters and buffers their places, in byte-wise name order.
 func (c *compiler) layout() {
+	c.g.markHidden()
 	order := make([]int, len(c.g.Params))
 	for i := range order {
 		order[i] = i

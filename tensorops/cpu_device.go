@@ -91,10 +91,11 @@ func (native) bnSums(a *bnArgs) { cpu.BatchNormSums(a.n, a.c, a.x, a.y, a.stats,
 func (native) bnInput(a *bnArgs) {
 	cpu.BatchNormInput(a.n, a.c, a.x, a.gain, a.stats, a.dy, a.work, a.dx)
 }
-func (native) softmaxForward(n, c int, x, y []float32)       { cpu.SoftmaxForward(n, c, x, y) }
-func (native) softmaxBackward(n, c int, y, dy, dx []float32) { cpu.SoftmaxBackward(n, c, y, dy, dx) }
-func (native) adamw(p, m, v, g []float32, c *coef)           { cpu.AdamW(p, m, v, g, (*cpu.Coef)(c)) }
-func (native) sgd(p, m, g []float32, c *coef)                { cpu.SGD(p, m, g, (*cpu.Coef)(c)) }
+func (native) softmaxForward(n, c int, x, y []float32)                   { cpu.SoftmaxForward(n, c, x, y) }
+func (native) softmaxBackward(n, c int, y, dy, dx []float32)             { cpu.SoftmaxBackward(n, c, y, dy, dx) }
+func (native) adamw(p, m, v, g []float32, c *coef)                       { cpu.AdamW(p, m, v, g, (*cpu.Coef)(c)) }
+func (native) sgd(p, m, g []float32, c *coef)                            { cpu.SGD(p, m, g, (*cpu.Coef)(c)) }
+func (native) combine(a float32, x []float32, b float32, y, z []float32) { cpu.Combine(a, x, b, y, z) }
 func (native) sumSquares(x []float32, part []float64) float64 {
 	return cpu.SumSquares(x, part)
 }

@@ -22,6 +22,11 @@
 // rounded by itself; chains over K are cut into blocks that depend on K only; row
 // sums use 32 lanes (see lanes.go), column sums 64-row chunks.
 //
+// Two things trade for memory and speed: Graph.Checkpoint (and a plan above
+// Options.MaxBytes, by itself) computes values again in backward, with the same
+// bits; Options.Compute = BF16 rounds the operands of linear layers, and its bits
+// depend on the processor.
+//
 // Functions that build graphs and run kernels panic on bad shapes: these are
 // broken invariants. Nothing here is safe for concurrent use except Devices.
 package tensorops

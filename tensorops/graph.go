@@ -25,6 +25,7 @@ type Param struct {
 	Init   Init
 	Decay  bool // weight decay applies
 	Buffer bool // state without gradient
+	Hidden bool // a matrix between layers, known after Compile: see Muon
 	val    int
 }
 

@@ -36,6 +36,7 @@ type kernels interface {
 	softmaxBackward(n, c int, y, dy, dx []float32)
 	adamw(p, m, v, g []float32, c *coef)
 	sgd(p, m, g []float32, c *coef)
+	combine(a float32, x []float32, b float32, y, z []float32)
 	sumSquares(x []float32, part []float64) float64
 }
 

@@ -14,15 +14,19 @@ type Rule uint8
 const (
 	AdamW Rule = iota // Loshchilov and Hutter 2019, algorithm 2, with bias correction
 	SGD               // heavy-ball momentum, weight decay in the gradient
+	LAMB              // AdamW with a rate for each tensor, see lamb.go
+	Muon              // orthogonal steps for hidden matrices, see muon.go; AdamW for the rest
 )
 
 // Optimizer holds what stays fixed during a training.
 type Optimizer struct {
 	Rule         Rule
-	Beta1, Beta2 float32 // AdamW: decays, in [0, 1); SGD: Beta1 is the momentum
-	Eps          float32 // AdamW: > 0
+	Beta1, Beta2 float32 // decays, in [0, 1); SGD: Beta1 is the momentum
+	Eps          float32 // all but SGD: > 0
 	WeightDecay  float32 // of parameters with Decay; others 0
 	Clip         float32 // bound of the gradient's norm; 0 is none
+	Momentum     float32 // Muon: of hidden matrices, in [0, 1)
+	Boost        float32 // Muon: their learning rate, relative to UpdateArgs.LR
 }
 
 // UpdateArgs is what changes: the learning rate, what gradients are multiplied
@@ -46,6 +50,21 @@ func (u UpdateArgs) factor(i int) float32 {
 // coef is gradient scale, rate, decays, epsilon, weight decay, bias corrections.
 type coef [8]float32
 
+// OptimizerBytes returns what Update takes for o besides Plan.Peak.
+func (p *Plan) OptimizerBytes(o Optimizer) int64 {
+	most := 0
+	for _, q := range p.Params {
+		switch {
+		case q.Buffer:
+		case o.Rule == LAMB:
+			most = max(most, q.Shape.Size())
+		case o.Rule == Muon && q.Hidden:
+			most = max(most, muonFloats(q))
+		}
+	}
+	return 4 * int64(most)
+}
+
 // Update makes one pass over parameters, gradients and moments.
 func (s *hostSession) Update(o Optimizer, u UpdateArgs) error {
 	if !s.plan.train || u.Step == 0 {
@@ -61,38 +80,61 @@ func (s *hostSession) Update(o Optimizer, u UpdateArgs) error {
 			scale *= float64(o.Clip) / norm
 		}
 	}
+	if need := int(s.plan.OptimizerBytes(o) / 4); len(s.extra) < need {
+		s.extra = aligned(need)
+	}
 	c := coef{float32(scale), u.LR, o.Beta1, o.Beta2, o.Eps, 0, 1, 1}
-	if o.Rule == AdamW {
+	if o.Rule != SGD {
 		c[6], c[7] = BiasCorrection(o.Beta1, u.Step), BiasCorrection(o.Beta2, u.Step)
 	}
-	for i := 0; i < len(s.plan.Params); {
-		lo, hi, decay, factor := -1, 0, false, float32(1)
-		for ; i < len(s.plan.Params); i++ { // neighbours with the same decay and rate are one stretch
-			p := s.plan.Params[i]
-			if p.Buffer {
-				continue
-			}
-			if lo < 0 {
-				lo, decay, factor = p.Off, p.Decay, u.factor(i)
-			} else if p.Decay != decay || u.factor(i) != factor {
-				break
-			}
-			hi = p.Off + p.Shape.Size()
-		}
-		if lo < 0 {
-			break
-		}
-		c[1], c[5] = float32(u.LR*factor), 0
-		if decay {
+	for _, t := range s.plan.stretches(o.Rule, u) {
+		c[1], c[5] = float32(u.LR*t.factor), 0
+		if t.decay {
 			c[5] = o.WeightDecay
 		}
-		if o.Rule == AdamW {
-			s.k.adamw(s.vec[Params][lo:hi], s.vec[M1][lo:hi], s.vec[M2][lo:hi], s.vec[Grads][lo:hi], &c)
-		} else {
-			s.k.sgd(s.vec[Params][lo:hi], s.vec[M1][lo:hi], s.vec[Grads][lo:hi], &c)
+		p, m, v, g := s.vec[Params][t.lo:t.hi], s.vec[M1][t.lo:t.hi], s.vec[M2][t.lo:t.hi], s.vec[Grads][t.lo:t.hi]
+		switch {
+		case o.Rule == SGD:
+			s.k.sgd(p, m, g, &c)
+		case o.Rule == LAMB:
+			s.lamb(p, m, v, g, c)
+		case t.hidden != nil && o.Rule == Muon:
+			s.muon(o, t.hidden, p, m, g, &c)
+		default:
+			s.k.adamw(p, m, v, g, &c)
 		}
 	}
 	return nil
+}
+
+// stretch is a run of the flat vector that one rule treats alike.
+type stretch struct {
+	lo, hi int
+	decay  bool
+	factor float32 // of the learning rate
+	hidden *Param  // the single matrix of a Muon step
+}
+
+// stretches joins neighbours with the same decay and rate, where the rule does not
+// look at each tensor.
+func (p *Plan) stretches(r Rule, u UpdateArgs) []stretch {
+	var out []stretch
+	for i := range p.Params {
+		q := &p.Params[i]
+		if q.Buffer {
+			continue
+		}
+		t := stretch{lo: q.Off, hi: q.Off + q.Shape.Size(), decay: q.Decay, factor: u.factor(i)}
+		if r == Muon && q.Hidden {
+			t.hidden = q
+		}
+		if n := len(out) - 1; n >= 0 && r != LAMB && t.hidden == nil && out[n].hidden == nil && out[n].decay == t.decay && out[n].factor == t.factor {
+			out[n].hi = t.hi
+			continue
+		}
+		out = append(out, t)
+	}
+	return out
 }
 
 // BiasCorrection returns 1/(1-beta^t) rounded once to float32; the power is taken
@@ -132,3 +174,14 @@ func (reference) sgd(p, m, g []float32, c *coef) {
 }
 
 func (reference) sumSquares(x []float32, _ []float64) float64 { return num.SumSquares(x) }
+
+// combine writes z = fma(a, x, b*y); z may be either. Where b is 0 y is not read,
+// x stands for it.
+func (reference) combine(a float32, x []float32, b float32, y, z []float32) {
+	if b == 0 {
+		y = x
+	}
+	for i := range z {
+		z[i] = num.Fma32(a, x[i], float32(b*y[i]))
+	}
+}

@@ -18,6 +18,7 @@ type hostSession struct {
 	outputs        [][]float32
 	loss           float64
 	part           []float64 // partial sums of squares
+	extra          []float32 // scratch of optimizers, see Plan.OptimizerBytes
 	floats, intsIn []int     // input numbers by type
 }
 

@@ -126,8 +126,12 @@ void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx) 
   hv_run(hv_active()->softmax_bwd, &g, ceil_div(n, HV_ROWS));
 }
 static void spans(hv_fn f, long n, const float *x, const float *y, float *z) {
-  hv_ew_args g = {n, x, y, z, 0};
+  hv_ew_args g = {n, x, y, z, 0, 0};
   hv_run(f, &g, ceil_div(n, HV_SPAN));
+}
+void hv_combine(long n, float a, const float *x, float b, const float *y, float *z) {
+  hv_ew_args g = {n, x, y, z, a, b};
+  hv_run(hv_active()->combine, &g, ceil_div(n, HV_SPAN));
 }
 void hv_gelu_fwd(long n, const float *x, float *y) { spans(hv_active()->gelu_fwd, n, x, x, y); }
 void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx) { spans(hv_active()->gelu_bwd, n, x, dy, dx); }

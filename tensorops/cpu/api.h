@@ -37,6 +37,7 @@ void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx);
 void hv_cols(long n, long c, const float *x, float *y);
 void hv_adamw(long n, float *p, float *m, float *v, const float *g, const float *coef);
 void hv_sgd(long n, float *p, float *m, const float *g, const float *coef);
+void hv_combine(long n, float a, const float *x, float b, const float *y, float *z);
 double hv_peak(long n);
 double hv_sumsq(long n, const float *x, double *part);
 #endif

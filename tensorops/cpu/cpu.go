@@ -214,6 +214,15 @@ func SGD(p, m, g []float32, c *Coef) { C.hv_sgd(C.long(len(p)), f(p), f(m), f(g)
 // thread and returns how many floating-point operations that were.
 func Peak(n int) float64 { return float64(C.hv_peak(C.long(n))) }
 
+// Combine writes z = fma(a, x, b*y); z may be either. Where b is 0 y is not read,
+// x stands for it.
+func Combine(a float32, x []float32, b float32, y, z []float32) {
+	if b == 0 {
+		y = x
+	}
+	C.hv_combine(C.long(len(z)), C.float(a), f(x), C.float(b), f(y), f(z))
+}
+
 // SumSquares is num.SumSquares; part holds one float64 for every 4,096 elements.
 func SumSquares(x []float32, part []float64) float64 {
 	return float64(C.hv_sumsq(C.long(len(x)), f(x), f64(part)))

@@ -42,7 +42,7 @@ typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *ds
 typedef struct { L n, c; const float *x, *res, *gain, *shift, *stats, *work; float *y, *dy, *dx, *part; int relu; } hv_bn_args;
 typedef struct { L n, c; const float *x, *dy; float *y; } hv_softmax_args;
 typedef struct { L n, v; const float *x; const int32_t *label; float *dx; double *loss; } hv_ce_args;
-typedef struct { L n; const float *x, *y; float *z; int add; } hv_ew_args;
+typedef struct { L n; const float *x, *y; float *z; float a, b; } hv_ew_args;
 typedef struct { L b, h, w, c; const float *x, *y, *dy; float *z; int relu; } hv_pool_args;
 typedef struct { L n, t, c, v; const int32_t *id; const float *table, *pos, *dy; float *y, *dtable, *dpos; L tc; } hv_embed_args;
 typedef struct { L n, c; const float *x; float *y; } hv_cols_args;
@@ -53,7 +53,7 @@ typedef struct { L n; float *out; } hv_peak_args;
 typedef void (*hv_fn)(const void *args, L tile);
 typedef struct {
   L mr, nr, lanes;
-  hv_fn gemm, gemm_bf16, conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask,
+  hv_fn gemm, gemm_bf16, conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask, combine,
       pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;

@@ -160,28 +160,31 @@ static void k_softmax_bwd(const void *v, L t) {
 #define GELU0 1.5957691216f
 #define GELU1 0.0713548163f
 #define GELU3 0.2140644489f
-FI vf gelu(vf x, vf dy) {
+FI vf gelu(const hv_ew_args *g, vf x, vf dy) {
+  (void)g;
   vf p = vfma(x * x, splat(GELU1), splat(GELU0)), one = splat(1.0f);
   (void)dy;
   return x / (one + vexp(-(x * p)));
 }
-FI vf dgelu(vf x, vf dy) {
+FI vf dgelu(const hv_ew_args *g, vf x, vf dy) {
+  (void)g;
   vf t = x * x, p = vfma(t, splat(GELU1), splat(GELU0)), one = splat(1.0f);
   vf s = one / (one + vexp(-(x * p))), q = s * (one - s);
   return dy * vfma(x * q, vfma(t, splat(GELU3), splat(GELU0)), s);
 }
-FI vf plus(vf x, vf y) { return x + y; }
-FI vf mask(vf x, vf y) { return sel(y > (vf){0}, x, (vf){0}); }
+FI vf plus(const hv_ew_args *g, vf x, vf y) { (void)g; return x + y; }
+FI vf mask(const hv_ew_args *g, vf x, vf y) { (void)g; return sel(y > (vf){0}, x, (vf){0}); }
+FI vf combine(const hv_ew_args *g, vf x, vf y) { return vfma(splat(g->a), x, y * g->b); }
 // EW defines a kernel z = f(x, y) over spans.
 #define EW(name, f)                                                        \
   static void name(const void *v, L t) {                                   \
     const hv_ew_args *g = v;                                               \
     L i = t * HV_SPAN, e = HV_MIN(g->n, i + HV_SPAN);                      \
-    for (; i + VL <= e; i += VL) st(g->z + i, f(ld(g->x + i), ld(g->y + i))); \
+    for (; i + VL <= e; i += VL) st(g->z + i, f(g, ld(g->x + i), ld(g->y + i))); \
     if (i < e) {                                                           \
       float a[32], b[32];                                                  \
       tail(a, g->x + i, e - i, 0); tail(b, g->y + i, e - i, 0);            \
-      st(a, f(ld(a), ld(b)));                                              \
+      st(a, f(g, ld(a), ld(b)));                                              \
       memcpy(g->z + i, a, (e - i) * 4);                                    \
     }                                                                      \
   }
@@ -189,6 +192,7 @@ EW(k_gelu_fwd, gelu)
 EW(k_gelu_bwd, dgelu)
 EW(k_add, plus)
 EW(k_relu_mask, mask)
+EW(k_combine, combine)
 
 static void k_pool_fwd(const void *v, L t) {
   const hv_pool_args *g = v;
@@ -219,7 +223,7 @@ static void k_pool_bwd(const void *v, L t) {
     L c = 0;
     for (; c + VL <= C; c += VL) {
       vf top = ld(y + c), d = ld(dy + c);
-      if (g->relu) d = mask(d, top);
+      if (g->relu) d = mask(NULL, d, top);
       for (int q = 0; q < 4; q++) {
         vi k = ld(g->x + off[q] + c) == top;
         st(g->z + off[q] + c, sel(k, d, (vf){0}));
@@ -348,7 +352,7 @@ const hv_table TABLE = {
   .mr = MR, .nr = NR, .lanes = VL, .gemm = k_gemm, .gemm_bf16 = k_gemm_bf16, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
   .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
-  .relu_mask = k_relu_mask, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
+  .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
   .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq, .peak = k_peak,
   .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
   .softmax_fwd = k_softmax_fwd, .softmax_bwd = k_softmax_bwd,

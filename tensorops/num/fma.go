@@ -8,7 +8,7 @@ import "math"
 // to odd there, so that the second rounding, to float32, cannot go wrong
 // (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 func Fma32(a, b, c float32) float32 {
-	p := float64(a) * float64(b)
+	p := float64(float64(a) * float64(b)) // never fused with what follows
 	z := float64(c)
 	s := p + z
 	t := s - p
