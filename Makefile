@@ -35,10 +35,10 @@ fuzz: ## each fuzz target on ten thousand inputs
 	@$(TIER) -name fuzz -fuzz 10000 .
 
 sim: ## swarms inside one process: real runners on links in memory, virtual time
-	@$(TIER) -name sim -- -timeout 300s ./netsim :: -run Swarm -timeout 300s ./daemon/... ./elastic/...
+	@$(TIER) -name sim -- -tags sim -timeout 300s ./netsim :: -run Swarm -timeout 300s ./daemon/... ./elastic/...
 
 e2e: build ## real processes: demo, kill, the commands of the README
-	@$(TIER) -name e2e -- -tags e2e -run E2E -timeout 600s ./cmd/... :: -tags e2e -timeout 1200s ./netsim/proc
+	@$(TIER) -name e2e -- -tags e2e -run E2E -timeout 600s ./cmd/... :: -tags e2e -timeout 1200s ./netsim/proc :: -tags e2e -run E2E -timeout 900s ./netsim
 
 bench-quality: build ## train every row of the quality table and compare with its goal: half an hour
 	@go run ./scripts/quality
@@ -60,12 +60,14 @@ kernels: ## cross-compile the C kernels for aarch64, look for fused operations; 
 	@if command -v qemu-aarch64 >/dev/null; then cd tensorops && $(QEMU) ../.out/tensorops-arm64.test -test.run 'TestBitsPinned' -test.v; \
 	else echo "kernels: built, not run: no qemu-aarch64; cure: make deps-test"; fi
 	HIVED_LONG=1 go test ./tensorops -run 'NoFMA|NoContraction'
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go test -c -o .out/netsim-arm64.test ./netsim
+	@if command -v qemu-aarch64 >/dev/null; then cd netsim && qemu-aarch64 ../.out/netsim-arm64.test -test.run 'TestDigestPinned' -test.v; fi
 	@echo "kernels: CUDA and OpenCL kernels arrive with gpu/"
 
 lint: ## gofmt, vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt -l:"; echo "$$out"; exit 1; }
 	go vet ./...
-	go vet -tags e2e,long ./cmd/... ./netsim/... ./train/...
+	go vet -tags e2e,long,sim ./cmd/... ./netsim/... ./train/...
 	go run $(STATICCHECK) ./...
 
 vuln: ## known vulnerabilities in what is linked in

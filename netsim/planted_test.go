@@ -22,8 +22,8 @@ var planted = []struct {
 	{"no-hang", "nobody gives up on a leader that does not propose", "testdata/leader-gone.toml", nil},
 	{"append-only", "log entries are acknowledged before they are on disk", "testdata/restarts.toml", nil},
 	{"samples-once", "half of the positions that counted are dealt again", "baseline", []string{"swarm.rounds=6"}},
-	{"no-false-charge", "a header is signed again after a restart", "testdata/restarts.toml", nil},
-	{"memory", "old versions are dropped in one round of eight only", "churn", []string{"swarm.peers=12"}},
+	{"no-false-charge", "a header is signed again after a restart", "testdata/held-up.toml", nil},
+	{"memory", "old versions are dropped in one round of eight only", "testdata/away.toml", nil},
 }
 
 // Each planted bug is found by its checker, from the scenario's own seed; without

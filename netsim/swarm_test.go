@@ -2,7 +2,6 @@ package netsim
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -40,56 +39,12 @@ func simulate(t *testing.T, s *Scenario, o Options) *Result {
 	return r
 }
 
-// long are the scenarios that take more than a few seconds; TestLongScenarios
-// runs them.
-var long = map[string]bool{"kill-anything-15": true, "kill-anything-60": true, "diurnal": true, "voters-drain": true, "churn": true, "preemption": true,
-	"flash-crowd": true, "stragglers": true, "leader-dies": true}
-
-// Every fast scenario keeps its promise and no checker finds anything.
-func TestSwarmScenarios(t *testing.T) {
-	for _, name := range Scenarios() {
-		if long[name] {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := simulate(t, scenario(t, name), Options{})
-			if r.Violates != nil || r.Failure != "" || r.CIDs != 1 || r.Hung != 0 {
-				b, err := json.MarshalIndent(r, "", " ")
-				t.Fatalf("%s %v", b, err)
-			}
-		})
-	}
-}
-
-// The slow ones, shortened: what they are about happens in the first rounds.
-func TestSwarmShortened(t *testing.T) {
-	for name, set := range map[string][]string{
-		"churn":            {"swarm.peers=10", "swarm.rounds=12"},
-		"preemption":       {"swarm.rounds=12"},
-		"flash-crowd":      {"swarm.rounds=10"},
-		"stragglers":       {"swarm.peers=8", "swarm.rounds=12"},
-		"leader-dies":      {"swarm.peers=8", "swarm.rounds=15"},
-		"kill-anything-15": {"swarm.peers=12", "swarm.failures=10", "expect.useful=0"},
-		"voters-drain":     {"swarm.peers=9", "swarm.rounds=20"},
-		"diurnal":          {"swarm.peers=15", "swarm.time=100m"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := simulate(t, scenario(t, name, set...), Options{})
-			if r.Violates != nil || r.Failure != "" || r.CIDs != 1 || r.Hung != 0 {
-				b, err := json.MarshalIndent(r, "", " ")
-				t.Fatalf("%s %v", b, err)
-			}
-		})
-	}
-}
-
 // A ddp swarm loses a step, not a window, when a peer is killed.
 func TestSwarmWindowSurvivesAKill(t *testing.T) {
-	r := simulate(t, scenario(t, "kill-anything-60", "swarm.preset=ddp", "swarm.peers=8", "swarm.failures=4"), Options{})
-	if r.Violates != nil || r.Failure != "" || r.Useful < 0.96 {
-		t.Fatalf("useful %v, %v %v", r.Useful, r.Failure, r.Violates)
+	r := simulate(t, scenario(t, "kill-anything-60", "swarm.preset=ddp", "swarm.peers=8", "swarm.failures=4", "expect.useful=0.93"), Options{})
+	// A step takes a second: who waits for the dead makes fewer.
+	if r.Violates != nil || r.Failure != "" || r.Rate < 0.9 {
+		t.Fatalf("%v steps a second, useful %v, %v %v", r.Rate, r.Useful, r.Failure, r.Violates)
 	}
 }
 
