@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// long are the scenarios that take more than a few seconds; TestLongScenarios
-// runs them.
+// long are the scenarios that take more than a few seconds whole.
 var long = map[string]bool{"kill-anything-15": true, "kill-anything-60": true, "diurnal": true, "voters-drain": true, "churn": true, "preemption": true,
 	"flash-crowd": true, "stragglers": true, "leader-dies": true, "wan": true, "partition": true, "rolling-upgrade": true, "disk-full": true}
 

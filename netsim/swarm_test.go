@@ -91,13 +91,9 @@ func TestDigestPinned(t *testing.T) {
 
 // A task that reads anything but the loop's order would show in a longer run.
 func TestSwarmSameDigestAgainAndAgain(t *testing.T) {
-	runs := 4
-	if os.Getenv("HIVED_LONG") != "" {
-		runs = 20
-	}
 	digest := ""
-	for range runs {
-		r := simulate(t, scenario(t, "leader-dies", "swarm.peers=6", "swarm.rounds=8"), Options{})
+	for range 20 {
+		r := simulate(t, scenario(t, "leader-dies", "swarm.peers=6", "swarm.rounds=8", "model.params=300"), Options{})
 		if digest != "" && r.Digest != digest {
 			t.Fatalf("trails %s and %s of one seed", r.Digest, digest)
 		}
