@@ -117,10 +117,7 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 	}
 	// First the logs, then the records: a run in progress decides more meanwhile,
 	// and every entry must find its record.
-	newest, err := r.exportLogs(ctx, put)
-	if err == nil {
-		err = r.appliedUpTo(ctx, newest)
-	}
+	err = r.exportLogs(ctx, put)
 	if err == nil {
 		err = r.runner.Export(ctx, put)
 	}
@@ -151,9 +148,9 @@ type logDir struct {
 
 func (l logDir) WriteFile(name string, b []byte) error { return l.put(l.prefix+name, b) }
 
-// appliedUpTo waits until this peer has made a version that others have.
+// appliedUpTo waits a while until this peer has made a version that another has.
 func (r *run) appliedUpTo(ctx context.Context, round uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
 		s, err := r.runner.Status(ctx)
@@ -170,15 +167,16 @@ func (r *run) appliedUpTo(ctx context.Context, round uint64) error {
 	}
 }
 
-// exportLogs writes the own log and those of the members that can be reached. It
-// returns the newest round that an entry of them is about.
-func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) (newest uint64, err error) {
+// exportLogs writes the own log and those of the members that can be reached. The
+// log of a member that is ahead is written once this peer has got there too, or
+// left out.
+func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) error {
 	snap, err := r.runner.Status(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if snap.Head == nil {
-		return 0, errors.New("the run has not started")
+		return errors.New("the run has not started")
 	}
 	for _, seat := range snap.Head.Roster {
 		var head wire.Head
@@ -195,15 +193,15 @@ func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) (n
 			cancel()
 		}
 		if err != nil && seat.Peer == r.d.ID() {
-			return 0, err
+			return err
 		}
 		if err != nil || head.Size == 0 {
 			r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
 			continue
 		}
 		round, err := newestRound(entries)
-		if err == nil && round > snap.Head.Round+maxAheadOfUs {
-			err = fmt.Errorf("it is about round %d, the newest here is %d", round, snap.Head.Round)
+		if err == nil {
+			err = r.appliedUpTo(ctx, round)
 		}
 		if err != nil {
 			r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
@@ -211,25 +209,20 @@ func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) (n
 		}
 		err = ledger.ExportEntries(r.id, seat.Peer, head, entries, logDir{put, "logs/" + seat.Peer.String() + "/"})
 		if err != nil {
-			return 0, fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
+			return fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
 		}
-		newest = max(newest, round)
 	}
-	return newest, nil
+	return nil
 }
 
-// maxAheadOfUs is how many rounds another peer's log may be ahead: those that are
-// decided while an export is made.
-const maxAheadOfUs = 1000
-
-// newestRound returns the newest version that a log names.
+// newestRound returns the newest round whose record or version a log names.
 func newestRound(entries [][]byte) (round uint64, err error) {
 	for _, raw := range entries {
 		e, err := wire.OpenEntry(raw)
 		if err != nil {
 			return 0, err
 		}
-		if e.Kind == wire.EntryVersion {
+		if e.Kind == wire.EntryVersion || e.Kind == wire.EntryRecord {
 			round = max(round, e.Round)
 		}
 	}

@@ -68,6 +68,9 @@ func (Threads) NewSignal() Signal { return make(threadSignal, 1) }
 
 // Wait implements Env.
 func (Threads) Wait(ctx context.Context, limit time.Duration, s ...Signal) error {
+	if len(s) > 2 {
+		panic("elastic: a wait for more than two signals")
+	}
 	var a, b threadSignal
 	if len(s) > 0 {
 		a = s[0].(threadSignal)

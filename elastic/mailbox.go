@@ -36,6 +36,7 @@ func (m *mailbox[T]) try(x T) error {
 	defer m.mu.Unlock()
 	switch {
 	case m.closed:
+		m.room.Raise() // the next that waits must know too
 		return errClosed
 	case len(m.items) >= m.size:
 		return errFull
@@ -50,11 +51,16 @@ func (m *mailbox[T]) try(x T) error {
 
 // put waits for room, at most for limit.
 func (m *mailbox[T]) put(ctx context.Context, limit time.Duration, x T) error {
+	began := m.env.Now()
 	for {
 		if err := m.try(x); !errors.Is(err, errFull) {
 			return err
 		}
-		if err := m.env.Wait(ctx, limit, m.room); err != nil {
+		rest := limit
+		if limit != Forever {
+			rest -= m.env.Now().Sub(began)
+		}
+		if err := m.env.Wait(ctx, rest, m.room); err != nil {
 			return err
 		}
 	}

@@ -151,6 +151,7 @@ func (d *reduction) gather(ctx context.Context) {
 	until := env.Now().Add(partTimeout)
 	for slices.Contains(d.done, false) {
 		s, ok := in.take()
+		ok = ok && ctx.Err() == nil && env.Now().Before(until)
 		if ok && d.take(s) {
 			until = env.Now().Add(partTimeout)
 		}

@@ -271,12 +271,12 @@ func (ws *windowState) wait(ctx context.Context, have func() bool) error {
 	until := env.Now().Add(stepTimeout)
 	stopped := false
 	for !have() {
-		if s, ok := in.take(); ok {
-			ws.take(s)
-			continue
-		}
 		if !stopped && ws.stop.up.Load() {
 			stopped, until = true, env.Now().Add(stopGrace)
+		}
+		if s, ok := in.take(); ok && ctx.Err() == nil && env.Now().Before(until) {
+			ws.take(s)
+			continue
 		}
 		if err := env.Wait(ctx, until.Sub(env.Now()), in.more, ws.stop.sig); errors.Is(err, ErrTimeout) {
 			return errStepTimeout

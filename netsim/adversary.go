@@ -60,13 +60,13 @@ func (sw *Swarm) learn(round uint64, delta []float32) {
 	if !sw.omniscient {
 		return
 	}
-	if sw.now == nil || sw.now.round != round {
-		sw.before, sw.now = sw.now, &honest{round: round, sum: make([]float64, len(delta)), sqr: make([]float64, len(delta))}
+	if sw.newest == nil || sw.newest.round != round {
+		sw.before, sw.newest = sw.newest, &honest{round: round, sum: make([]float64, len(delta)), sqr: make([]float64, len(delta))}
 	}
-	sw.now.n++
+	sw.newest.n++
 	for i, d := range delta {
-		sw.now.sum[i] += float64(d)
-		sw.now.sqr[i] += float64(d) * float64(d)
+		sw.newest.sum[i] += float64(d)
+		sw.newest.sqr[i] += float64(d) * float64(d)
 	}
 }
 

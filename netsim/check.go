@@ -51,7 +51,7 @@ type checker struct {
 
 	liars string // the newest round in which a lying peer counted
 
-	hung     int // rounds that exceeded their bound, each once
+	hung     int // 1 once a round has exceeded its bound: the simulation ends there
 	hungAt   uint64
 	quorumUp time.Time // since when a quorum has been up and connected
 }
@@ -231,7 +231,7 @@ func (c *checker) finished(n *Node) {
 }
 
 // bound is how long a round may stay open while a quorum is up: its deadline, and
-// for each leader in a row that is not there a time-out that doubles.
+// a minute for leaders in a row that are not there.
 func (c *checker) bound() time.Duration { return c.sw.cfg.MaxDeadline + time.Minute }
 
 // tick looks at what time alone shows. It is called about once a virtual second.

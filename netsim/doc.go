@@ -1,7 +1,6 @@
-// Package netsim runs many peers from one seed.
-//
-// It has no protocol code of its own: it imports the real deciders and runners
-// and replaces what they take from the world. Mem is a swarm of real
-// elastic.Runners in one process, on links, stores and trainers in memory; under
-// testing/synctest its time is virtual. netsim/proc starts real processes.
+// Package netsim runs many peers in one process. Loop is virtual time, Swarm puts
+// real runners, engines and ledgers on it with simulated links, disks and clocks,
+// Sim plays a Scenario and its faults, and checkers watch from outside; the same
+// seed gives the same trail on every processor. Mem runs the same runners as real
+// goroutines in a test's bubble of virtual time.
 package netsim

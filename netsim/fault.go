@@ -54,6 +54,9 @@ func (s *Scenario) checkFault(f *FaultSpec) error {
 	if every.said && every.at == 0 && every.round == 0 {
 		return errors.New("every: no time passes in between")
 	}
+	if at.said && every.said && (at.round > 0) != (every.round > 0) && at.at+every.at > 0 && at.round == 0 {
+		return errors.New("at a time and every so many rounds do not go together: give at as a round")
+	}
 	for _, d := range []string{f.Until, f.Restart, f.For, strings.TrimPrefix(f.By, "-")} {
 		if _, err := span(d, 0); err != nil {
 			return err

@@ -23,6 +23,34 @@ type KillConfig struct {
 	Line     func(string)
 }
 
+// Validate checks c.
+func (c KillConfig) Validate() error {
+	if c.Failures < 1 || len(c.Presets) == 0 || len(c.Every) == 0 || len(c.Restart) == 0 {
+		return fmt.Errorf("kill anything: %d failures of %d presets, %d rates, %d restarts: want at least one of each", c.Failures, len(c.Presets), len(c.Every), len(c.Restart))
+	}
+	for _, d := range c.Every {
+		if d < time.Second {
+			return fmt.Errorf("kill anything: a failure each %v, want 1s or more", d)
+		}
+	}
+	for _, d := range c.Restart {
+		if d <= 0 {
+			return fmt.Errorf("kill anything: restart after %v, want more than nothing", d)
+		}
+	}
+	return nil
+}
+
+// Failed returns what a cell did not keep, or nothing.
+func (t *KillTable) Failed() string {
+	for _, c := range t.Cells {
+		if c.Failure != "" {
+			return c.System + ": " + c.Failure
+		}
+	}
+	return ""
+}
+
 // KillTable is what KillAnything measured.
 type KillTable struct {
 	Schema string     `json:"schema"` // hived.kill-anything/v1
@@ -54,6 +82,9 @@ const calmRounds = 40
 // rules of others under the same failures.
 func KillAnything(ctx context.Context, cfg KillConfig) (*KillTable, error) {
 	t := &KillTable{Schema: "hived.kill-anything/v1", Seed: cfg.Seed, Commit: commit()}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	if cfg.Line == nil {
 		cfg.Line = func(string) {}
 	}

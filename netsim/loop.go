@@ -244,6 +244,8 @@ func (l *Loop) Wait(ctx context.Context, limit time.Duration, sigs ...elastic.Si
 	w := &waiter{t: t}
 	if c, ok := ctx.(*loopContext); ok {
 		c.add(w)
+	} else if ctx.Done() != nil {
+		panic("netsim: a wait on a context of another clock")
 	}
 	if limit != elastic.Forever {
 		w.timer = l.After(limit, func() { l.wake(w, elastic.ErrTimeout) })

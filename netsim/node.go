@@ -58,7 +58,6 @@ type life struct {
 	dead   bool // killed: nothing that it still does has an effect
 	ended  bool // Run has returned
 	err    error
-	done   *elastic.Snapshot
 }
 
 // Up reports whether a process runs.
@@ -145,7 +144,7 @@ func (n *Node) Kill(power bool) {
 	n.sw.trail.add(Event{Kind: "kill", Peer: n.Index})
 	n.drop()
 	if power {
-		n.disk.crash(0)
+		n.disk.crash()
 	}
 }
 
@@ -373,7 +372,9 @@ func (lf *life) fetchFrom(ctx context.Context, o *Node, ids []wire.CID, got func
 			b = o.Lie.block(b)
 		}
 		if e != nil || b == nil {
-			rest, err = append(rest, id), errors.Join(e)
+			if rest = append(rest, id); e != nil {
+				err = e
+			}
 			continue
 		}
 		have, blocks, size = append(have, id), append(blocks, b), size+len(b)

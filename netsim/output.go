@@ -20,6 +20,8 @@ const (
 	ResultFile   = "result.json"
 	ScenarioFile = "scenario.toml"
 	ReportFile   = "report.html"
+	// ViolationFile is there when a checker found something.
+	ViolationFile = "violation.json"
 )
 
 // maxEvent bounds a line of an events file.

@@ -10,7 +10,6 @@ import (
 // It stands beside hived in the kill-anything table; it has no protocol to run.
 type Rival struct {
 	Name  string
-	Peers int
 	Step  time.Duration // of one synchronous step
 	Every time.Duration // between failures
 	// Restart is how long a killed process is away.
@@ -41,13 +40,13 @@ type RivalResult struct {
 // Its public run had 30 replica groups and 6,249 steps in 1,100 failures at one a
 // minute, which gives the step of 10.6 s.
 func TorchFT(every, restart time.Duration) Rival {
-	return Rival{Name: "torchft rule", Peers: 30, Step: 10600 * time.Millisecond, Every: every, Restart: restart, Failures: 1000}
+	return Rival{Name: "torchft rule", Step: 10600 * time.Millisecond, Every: every, Restart: restart, Failures: 1000}
 }
 
 // PlainElastic is data parallelism that starts all workers anew from the last
 // checkpoint whenever the membership changes, as elastic launchers do.
 func PlainElastic(every, restart time.Duration) Rival {
-	return Rival{Name: "plain elastic", Peers: 30, Step: 10600 * time.Millisecond, Every: every, Restart: restart,
+	return Rival{Name: "plain elastic", Step: 10600 * time.Millisecond, Every: every, Restart: restart,
 		Regroup: 10 * time.Second, Rejoin: 10 * time.Second, Checkpoint: 10, Failures: 1000}
 }
 

@@ -24,9 +24,8 @@ var scenarioFiles embed.FS
 // Scenario is one simulation as its file says it. Durations are texts such as
 // "250ms"; an empty one is the default.
 type Scenario struct {
-	Name  string   `toml:"name"`
-	About string   `toml:"about"`
-	Tiers []string `toml:"tiers"` // event, net, proc; default event
+	Name  string `toml:"name"`
+	About string `toml:"about"`
 
 	Swarm  SwarmSpec   `toml:"swarm"`
 	Model  ModelSpec   `toml:"model"`
@@ -91,7 +90,7 @@ type GroupSpec struct {
 // FaultSpec is something that happens at a time or again and again.
 type FaultSpec struct {
 	What string `toml:"what"` // kill leave start wipe cut heal partition full free slow skew
-	Who  string `toml:"who"`  // random voter leader bootstrap group:NAME all, or indexes "3,4,7-9"
+	Who  string `toml:"who"`  // random voter leader bootstrap down group:NAME all, or indexes "3,4,7-9"
 	// Count is how many of them are picked; 0 is one, except that groups, all and
 	// indexes mean everybody.
 	Count int `toml:"count"`
@@ -100,7 +99,7 @@ type FaultSpec struct {
 	At      string  `toml:"at"`      // "30s" or "round 10"
 	Every   string  `toml:"every"`   // "60s" or "round 1"; from At on
 	Until   string  `toml:"until"`   // a time; default: the end
-	Restart string  `toml:"restart"` // after a kill: when the process comes back; empty: never
+	Restart string  `toml:"restart"` // after a kill or leave: when the process comes back; empty: never
 	For     string  `toml:"for"`     // how long cut, partition, full, slow and skew last; empty: for good
 	Power   bool    `toml:"power"`   // a kill loses what was not synced
 	By      string  `toml:"by"`      // the amount of slow and skew
@@ -111,7 +110,7 @@ type ExpectSpec struct {
 	Useful   float64 `toml:"useful"`    // at least
 	LossMost float64 `toml:"loss_most"` // final loss at most
 	Finished bool    `toml:"finished"`  // every honest running peer ends the run
-	Liars    bool    `toml:"liars"`     // the lying peers do not count in the end, or lose by it
+	Liars    bool    `toml:"liars"`     // the lying peers never count
 }
 
 // Scenarios returns the names of the built-in scenarios.
@@ -180,14 +179,6 @@ func (s *Scenario) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	w := s.Swarm
-	if len(s.Tiers) == 0 {
-		s.Tiers = []string{"event"}
-	}
-	for _, t := range s.Tiers {
-		if t != "event" && t != "net" && t != "proc" {
-			bad("tiers: %q is not one of event, net, proc", t)
-		}
-	}
 	if w.Peers < 1 || w.Peers+w.Spare > MaxPeers {
 		bad("swarm.peers: %d and %d spare, want 1 to %d in all", w.Peers, w.Spare, MaxPeers)
 	}

@@ -13,7 +13,6 @@ import (
 // thousand peers cost the memory of one.
 type pool struct {
 	blocks map[wire.CID]*pooled
-	bytes  int
 }
 
 type pooled struct {
@@ -28,7 +27,6 @@ func (p *pool) hold(id wire.CID, b []byte) {
 	if e == nil {
 		e = &pooled{b: append([]byte{}, b...)}
 		p.blocks[id] = e
-		p.bytes += len(b)
 	}
 	e.refs++
 }
@@ -36,7 +34,6 @@ func (p *pool) hold(id wire.CID, b []byte) {
 func (p *pool) release(id wire.CID) {
 	e := p.blocks[id]
 	if e.refs--; e.refs == 0 {
-		p.bytes -= len(e.b)
 		delete(p.blocks, id)
 	}
 }
@@ -48,7 +45,7 @@ type blockStore struct {
 }
 
 func (s *blockStore) Put(epoch uint64, b []byte) (wire.CID, error) {
-	if err := s.disk.writable(len(b)); err != nil {
+	if err := s.disk.writable(); err != nil {
 		return wire.CID{}, err
 	}
 	id := wire.RawCID(b)
@@ -91,50 +88,33 @@ type disk struct {
 	bodies *blockStore
 	states *blockStore
 
-	full bool
+	full bool          // blocks are refused; the small key-value store has room
 	slow time.Duration // of each write that must be durable
-	// fail is asked for each write to the key-value store; see shards.Fault.
-	fail func() shards.Fault
 }
 
 func newDisk(p *pool) *disk {
 	d := &disk{pool: p, kv: shards.NewMemKV(), log: shards.NewMemKV()}
 	d.bodies, d.states = &blockStore{d, map[wire.CID]uint64{}}, &blockStore{d, map[wire.CID]uint64{}}
-	d.arm()
 	return d
-}
-
-func (d *disk) arm() {
-	d.kv.Inject = func(int) shards.Fault {
-		if d.fail == nil {
-			return shards.NoFault
-		}
-		return d.fail()
-	}
 }
 
 var errNoSpace = errors.New("no space left on the simulated disk")
 
-func (d *disk) writable(int) error {
+func (d *disk) writable() error {
 	if d.full {
 		return errNoSpace
 	}
 	return nil
 }
 
-// crash is what a power cut leaves: all that was synced, and an unknown part of
-// the rest, of which keep batches survived.
-func (d *disk) crash(keep int) {
-	d.kv, d.log = d.kv.Crash(keep), d.log.Crash(keep)
-	d.arm()
-}
+// crash is what a power cut leaves: all that was synced.
+func (d *disk) crash() { d.kv, d.log = d.kv.Crash(0), d.log.Crash(0) }
 
 // wipe makes the disk an empty one.
 func (d *disk) wipe() {
 	d.bodies.wipe()
 	d.states.wipe()
 	d.kv, d.log = shards.NewMemKV(), shards.NewMemKV()
-	d.arm()
 }
 
 // lifeKV is the store as one life of a process sees it: after its death nothing

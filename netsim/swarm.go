@@ -61,8 +61,8 @@ type Swarm struct {
 	uptime   time.Duration      // of all processes that have ended
 	closed   bool
 
-	omniscient  bool    // the honest updates are booked, for those who misuse them
-	now, before *honest // of the newest round and of the one before
+	omniscient     bool    // the honest updates are booked, for those who misuse them
+	newest, before *honest // of the newest round and of the one before
 }
 
 // NewSwarm makes the machines and the genesis. Nothing runs yet.

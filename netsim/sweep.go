@@ -96,8 +96,10 @@ func (c SweepConfig) into(ctx context.Context, dir string, s *Scenario, o Option
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(filepath.Join(dir, ResultFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+	for _, f := range []string{ResultFile, ViolationFile} {
+		if err := os.Remove(filepath.Join(dir, f)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
 	}
 	text, err := toml.Marshal(s)
 	if err != nil {
@@ -120,7 +122,7 @@ func (c SweepConfig) into(ctx context.Context, dir string, s *Scenario, o Option
 		if err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(filepath.Join(dir, "violation.json"), b, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, ViolationFile), b, 0o644); err != nil {
 			return nil, err
 		}
 	}

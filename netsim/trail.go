@@ -34,7 +34,6 @@ type Trail struct {
 	w    *bufio.Writer // nil: not written
 	sum  hash.Hash
 	last []Event // newest, bounded: shown when a checker fails
-	n    uint64
 	err  error
 }
 
@@ -57,7 +56,6 @@ func (t *Trail) add(e Event) {
 	}
 	b = append(b, '\n')
 	t.sum.Write(b)
-	t.n++
 	if len(t.last) == trailShown {
 		t.last = append(t.last[:0], t.last[1:]...)
 	}

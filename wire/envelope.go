@@ -38,7 +38,8 @@ func (k Kind) String() string {
 const envelopeDomain = "hived/envelope/v1\n"
 
 // Envelope is one signed statement. The signature covers every other field, so
-// it cannot be moved to another run, round, kind or sender.
+// it cannot be moved to another run, round, kind or sender. Fields must not be
+// changed after Seal or Open, which keep the bytes.
 type Envelope struct {
 	_      struct{} `cbor:",toarray"`
 	V      uint64   // 1
@@ -49,7 +50,7 @@ type Envelope struct {
 	Body   []byte // canonical CBOR of the noun that Kind names
 	Sig    []byte
 
-	raw  []byte // the canonical encoding, once known; whoever changes a field clears it
+	raw  []byte // the canonical encoding, once known
 	name Digest // of raw
 }
 

@@ -28,9 +28,8 @@ func (a *app) netsimCmd() *cobra.Command {
 func (a *app) netsimScenarios() *cobra.Command {
 	return &cobra.Command{Use: "scenarios", Short: "List the built-in scenarios", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		type line struct {
-			Name  string   `json:"name"`
-			About string   `json:"about"`
-			Tiers []string `json:"tiers"`
+			Name  string `json:"name"`
+			About string `json:"about"`
 		}
 		var out []line
 		for _, name := range netsim.Scenarios() {
@@ -38,7 +37,7 @@ func (a *app) netsimScenarios() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out = append(out, line{name, s.About, s.Tiers})
+			out = append(out, line{name, s.About})
 		}
 		if a.json {
 			return printJSON(c, out)
@@ -73,7 +72,7 @@ func (a *app) netsimShow() *cobra.Command {
 type netsimFlags struct {
 	peers, runs, jobs int
 	rounds, seed      uint64
-	seeds, out, tier  string
+	seeds, out        string
 	set               []string
 }
 
@@ -84,19 +83,11 @@ func (a *app) netsimRun() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if f.tier == "net" {
-			fmt.Fprintf(c.OutOrStdout(), "go test ./netsim -run TestNetTier -scenario %s\n", args[0])
-			return nil
-		}
-		if f.tier != "event" {
-			return daemon.Fail(daemon.ExitUsage, nil, "--tier %q: this command runs event; real processes are started by hived demo", f.tier)
-		}
 		if err := f.fits(c, cfg); err != nil {
 			return err
 		}
-		stop := showProgress(c, &cfg)
+		showProgress(c, &cfg)
 		rs, err := netsim.Sweep(c.Context(), cfg)
-		stop()
 		if err != nil {
 			return runFailed(err, cfg)
 		}
@@ -111,7 +102,6 @@ func (a *app) netsimRun() *cobra.Command {
 	p.IntVar(&f.jobs, "jobs", 1, "runs at a time")
 	p.StringArrayVar(&f.set, "set", nil, "KEY=VALUE: change a key of the scenario, such as swarm.steps=40")
 	p.StringVarP(&f.out, "out", "o", "", "write events, CSV, result and report into this directory")
-	p.StringVar(&f.tier, "tier", "event", "event, or net to print the command that runs whole daemons")
 	return cmd
 }
 
@@ -203,7 +193,7 @@ func freeMemory() (int64, error) {
 }
 
 // showProgress prints a line for each tenth of a run, or each half minute.
-func showProgress(c *cobra.Command, cfg *netsim.SweepConfig) (stop func()) {
+func showProgress(c *cobra.Command, cfg *netsim.SweepConfig) {
 	var mu sync.Mutex
 	began, last := time.Now(), time.Now()
 	cfg.Progress = func(seed uint64, p netsim.Progress) {
@@ -219,11 +209,6 @@ func showProgress(c *cobra.Command, cfg *netsim.SweepConfig) (stop func()) {
 			of = fmt.Sprintf("/%d", p.Rounds)
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "seed %d  round %d%s  %d kills  virtual %s  wall %s\n", seed, p.Round, of, p.Kills, p.Virtual.Round(time.Second), time.Since(began).Round(time.Second))
-	}
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		cfg.Progress = nil
 	}
 }
 
@@ -377,15 +362,22 @@ func (a *app) netsimKillAnything() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			debug.SetGCPercent(300)
 			cfg.Line = func(s string) { fmt.Fprintln(c.ErrOrStderr(), s) }
+			if err := cfg.Validate(); err != nil {
+				return daemon.Fail(daemon.ExitUsage, err, "wrong flag")
+			}
 			t, err := netsim.KillAnything(c.Context(), cfg)
 			if err != nil {
 				return err
 			}
 			if a.json {
-				return printJSON(c, t)
+				err = printJSON(c, t)
+			} else {
+				_, err = fmt.Fprint(c.OutOrStdout(), t.Markdown())
 			}
-			fmt.Fprint(c.OutOrStdout(), t.Markdown())
-			return nil
+			if f := t.Failed(); err == nil && f != "" {
+				err = daemon.Fail(daemon.ExitDegraded, errors.New(f), "kill anything")
+			}
+			return err
 		}}
 	f := cmd.Flags()
 	f.IntVar(&cfg.Failures, "failures", 1000, "failures of each cell")
