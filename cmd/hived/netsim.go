@@ -109,8 +109,10 @@ func (a *app) netsimRun() *cobra.Command {
 func (f *netsimFlags) sweep(c *cobra.Command, arg string) (netsim.SweepConfig, error) {
 	cfg := netsim.SweepConfig{File: arg, Set: f.set, Jobs: f.jobs, Dir: f.out}
 	var err error
-	if _, statErr := os.Stat(arg); statErr == nil && strings.ContainsAny(arg, "./\\") {
-		cfg.Text, err = os.ReadFile(arg)
+	if strings.ContainsAny(arg, "./\\") {
+		if cfg.Text, err = readSettings(arg); err != nil {
+			return cfg, daemon.Fail(daemon.ExitConfig, err, "read scenario (hived netsim show NAME > FILE makes one)")
+		}
 	} else {
 		cfg.File = arg + ".toml"
 		cfg.Text, err = netsim.ScenarioText(arg)

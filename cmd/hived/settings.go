@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -25,6 +26,26 @@ func (a *app) configPath() string {
 	return filepath.Join(xdg.ConfigHome, "hived", "config.toml")
 }
 
+// maxSettings bounds the files that people write: configurations, run files,
+// scenarios.
+const maxSettings = 1 << 20
+
+// readSettings reads such a file. It does not open what is none: a pipe would
+// wait for ever.
+func readSettings(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file (%s)", path, st.Mode().Type())
+	}
+	if st.Size() > maxSettings {
+		return nil, fmt.Errorf("%s has %d bytes, the limit is %d", path, st.Size(), maxSettings)
+	}
+	return os.ReadFile(path)
+}
+
 // settings merges defaults, file, environment and flags. A file that --config
 // names must exist.
 func (a *app) settings() (daemon.Config, error) { return a.load(a.config != "") }
@@ -32,7 +53,7 @@ func (a *app) settings() (daemon.Config, error) { return a.load(a.config != "") 
 func (a *app) load(must bool) (daemon.Config, error) {
 	path := a.configPath()
 	c := daemon.DefaultConfig()
-	b, err := os.ReadFile(path)
+	b, err := readSettings(path)
 	switch {
 	case err == nil:
 		if err := daemon.DecodeConfig(path, b, &c); err != nil {

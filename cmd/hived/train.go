@@ -76,7 +76,7 @@ again, and ends with the same bits.`,
 // load reads the run file and puts the flags on top.
 func (f trainFlags) load(c *cobra.Command, args []string) (r train.RunFile, base string, err error) {
 	if len(args) == 1 {
-		b, err := os.ReadFile(args[0])
+		b, err := readSettings(args[0])
 		if err != nil {
 			return r, "", daemon.Fail(daemon.ExitConfig, err, "read run file")
 		}

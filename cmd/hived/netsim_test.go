@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/netsim"
+)
+
+// What is no scenario is refused at once, also a pipe that nobody writes to.
+func TestNetsimRefusals(t *testing.T) {
+	dir := t.TempDir()
+	pipe, garbage := filepath.Join(dir, "pipe.toml"), filepath.Join(dir, "garbage.toml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(garbage, []byte("\x00\xff\xfe{{{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range map[string]daemon.ExitCode{
+		pipe: daemon.ExitConfig, dir: daemon.ExitConfig, garbage: daemon.ExitConfig, filepath.Join(dir, "missing.toml"): daemon.ExitConfig, "nosuch": daemon.ExitUsage,
+	} {
+		if got := daemon.ExitCode(run([]string{"netsim", "run", arg})); got != want {
+			t.Errorf("netsim run %s exits with %d, want %d", arg, got, want)
+		}
+	}
+	for _, args := range [][]string{{"--seeds", "5"}, {"--jobs", "0"}, {"--sed", "3"}} {
+		if got := daemon.ExitCode(run(append([]string{"netsim", "run", "baseline"}, args...))); got != daemon.ExitUsage {
+			t.Errorf("netsim run baseline %v exits with %d", args, got)
+		}
+	}
+}
+
+// A run writes its files; report, compare and replay read them; the same seeds
+// into the same directory give the same digests.
+func TestNetsimRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	args := []string{"netsim", "run", "baseline", "--peers", "3", "--rounds", "3", "--set", "model.params=300", "--seeds", "4..5", "--jobs", "2", "-o", dir}
+	digests := map[string]string{}
+	for range 2 {
+		if code := run(args); code != 0 {
+			t.Fatalf("exit %d", code)
+		}
+		for _, seed := range []string{"seed-4", "seed-5"} {
+			b, err := os.ReadFile(filepath.Join(dir, seed, netsim.ResultFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r netsim.Result
+			if err := json.Unmarshal(b, &r); err != nil || r.Rounds != 3 || r.CIDs != 1 {
+				t.Fatalf("%+v %v", r, err)
+			}
+			if old := digests[seed]; old != "" && old != r.Digest {
+				t.Fatalf("%s: %s, then %s", seed, old, r.Digest)
+			}
+			digests[seed] = r.Digest
+		}
+	}
+	a, b := filepath.Join(dir, "seed-4"), filepath.Join(dir, "seed-5")
+	for _, args := range [][]string{{"compare", a, b}, {"report", a}, {"replay", b}, {"replay", filepath.Join(b, netsim.EventsFile), "--from", "2"}, {"scenarios"}, {"show", "churn"}} {
+		if code := run(append([]string{"netsim"}, args...)); code != 0 {
+			t.Errorf("netsim %v exits with %d", args, code)
+		}
+	}
+	if code := run([]string{"netsim", "compare", a, dir}); daemon.ExitCode(code) != daemon.ExitUsage {
+		t.Errorf("a folder without a result is compared: exit %d", code)
+	}
+}
