@@ -22,7 +22,7 @@ func TestNetsimRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for arg, want := range map[string]daemon.ExitCode{
-		pipe: daemon.ExitConfig, dir: daemon.ExitConfig, garbage: daemon.ExitConfig, filepath.Join(dir, "missing.toml"): daemon.ExitConfig, "nosuch": daemon.ExitUsage,
+		pipe: daemon.ExitConfig, dir: daemon.ExitConfig, garbage: daemon.ExitConfig, filepath.Join(dir, "missing.toml"): daemon.ExitConfig, "/dev/zero": daemon.ExitConfig, "nosuch": daemon.ExitUsage,
 	} {
 		if got := daemon.ExitCode(run([]string{"netsim", "run", arg})); got != want {
 			t.Errorf("netsim run %s exits with %d, want %d", arg, got, want)

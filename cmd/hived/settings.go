@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -37,13 +38,19 @@ func readSettings(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !st.Mode().IsRegular() {
+	if st.Mode()&(fs.ModeDir|fs.ModeNamedPipe|fs.ModeSocket) != 0 {
 		return nil, fmt.Errorf("%s is not a regular file (%s)", path, st.Mode().Type())
 	}
-	if st.Size() > maxSettings {
-		return nil, fmt.Errorf("%s has %d bytes, the limit is %d", path, st.Size(), maxSettings)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	return os.ReadFile(path)
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
+	if err == nil && len(b) > maxSettings {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxSettings)
+	}
+	return b, err
 }
 
 // settings merges defaults, file, environment and flags. A file that --config
