@@ -340,7 +340,7 @@ func (c *composer) spansFit(s Share, h header) bool {
 	if n < late || empty || n >= 1<<24 {
 		return false
 	}
-	used, _ := split(s.Spans, n-late)
+	used, _ := wire.SplitSpans(s.Spans, n-late)
 	return slices.Equal(append(want, used...), h.Spans)
 }
 

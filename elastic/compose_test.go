@@ -406,7 +406,7 @@ func TestWindowCountsWhatMoreThanAThirdFinished(t *testing.T) {
 		for i, n := range c.steps {
 			in.Headers = append(in.Headers, b.header(i, func(h *wire.Header) {
 				h.Steps = n
-				h.Spans, _ = split(h.Spans, uint64(n)*4)
+				h.Spans, _ = wire.SplitSpans(h.Spans, uint64(n)*4)
 				h.Root = WindowRoot(merged[:n])
 			}))
 			most = max(most, n)

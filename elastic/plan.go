@@ -190,18 +190,3 @@ func normal(spans []wire.Span, sorted bool) []wire.Span {
 	}
 	return out
 }
-
-// split returns the first n positions of spans and the rest.
-func split(spans []wire.Span, n uint64) (used, rest []wire.Span) {
-	for _, s := range spans {
-		take := min(n, s.Len())
-		if take > 0 {
-			used = append(used, wire.Span{Lo: s.Lo, Hi: s.Lo + take})
-		}
-		if take < s.Len() {
-			rest = append(rest, wire.Span{Lo: s.Lo + take, Hi: s.Hi})
-		}
-		n -= take
-	}
-	return used, rest
-}

@@ -64,7 +64,7 @@ func TestDealerDealsEachPositionOnce(t *testing.T) {
 }
 
 func TestSplitAndNormal(t *testing.T) {
-	used, rest := split(spans(0, 10, 20, 30), 14)
+	used, rest := wire.SplitSpans(spans(0, 10, 20, 30), 14)
 	if !slices.Equal(used, spans(0, 10, 20, 24)) || !slices.Equal(rest, spans(24, 30)) {
 		t.Fatalf("split gives %v and %v", used, rest)
 	}

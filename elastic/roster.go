@@ -163,7 +163,7 @@ func (c *composer) positions() error {
 				used = wire.SpanLen(h.Spans)
 			}
 		}
-		_, rest := split(s.Spans, used)
+		_, rest := wire.SplitSpans(s.Spans, used)
 		back = append(back, rest...)
 		if !rode {
 			back = append(back, c.ridden(s.Peer)...)

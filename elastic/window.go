@@ -120,7 +120,7 @@ func (w *worker) trainWindow(ctx context.Context, c Train) (*wire.Header, error)
 	var loss float64
 	for step := range c.Share.Steps {
 		var spans []wire.Span
-		spans, rest = split(rest, batch)
+		spans, rest = wire.SplitSpans(rest, batch)
 		l, err := ws.step(ctx, step, spans)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -136,7 +136,7 @@ func (w *worker) trainWindow(ctx context.Context, c Train) (*wire.Header, error)
 	if h.Steps > 0 {
 		h.Loss = float32(loss / float64(h.Steps))
 	}
-	h.Spans, _ = split(c.Share.Spans, uint64(h.Steps)*batch)
+	h.Spans, _ = wire.SplitSpans(c.Share.Spans, uint64(h.Steps)*batch)
 	nonce := w.nonce(ws.round)
 	index := wire.Marshal(&wire.WindowBody{Nonce: nonce, Merged: ws.ids})
 	h.Root, h.Nonce, h.Body, h.Bytes = WindowRoot(ws.ids), wire.Sum(nonce), wire.RawCID(index), ws.bytes

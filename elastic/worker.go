@@ -173,7 +173,7 @@ func (w *worker) train(ctx context.Context, c Train) (*wire.Header, error) {
 	}
 	h.TrainMs = uint32(max(1, w.r.env.Now().Sub(began).Milliseconds()))
 	h.Steps, h.Loss = uint32(u.Steps), u.Loss
-	h.Spans, _ = split(c.Share.Spans, u.Used)
+	h.Spans, _ = wire.SplitSpans(c.Share.Spans, u.Used)
 	return h, w.encode(c, h, u.Delta)
 }
 

@@ -167,7 +167,7 @@ func (c *checker) samples(r *wire.Record) {
 		steps := uint64(h.Header.Steps)
 		if h.Header.Parts == 0 && len(spans) > 0 { // of a window only the common steps count
 			steps = min(r.Steps-c.records[r.Round-1].Steps, uint64(h.Header.Steps))
-			spans = firstSpans(spans, wire.SpanLen(spans)/uint64(h.Header.Steps)*steps)
+			spans, _ = wire.SplitSpans(spans, wire.SpanLen(spans)/uint64(h.Header.Steps)*steps)
 		}
 		if h.Header.Parts > 0 {
 			c.counted += steps
@@ -189,17 +189,6 @@ func (c *checker) samples(r *wire.Record) {
 			c.fail(checkSamples, "%d positions counted, %d were dealt and not returned", c.used.size, dealt)
 		}
 	}
-}
-
-// firstSpans returns the first n positions of spans.
-func firstSpans(spans []wire.Span, n uint64) (out []wire.Span) {
-	for _, s := range spans {
-		if take := min(n, s.Len()); take > 0 {
-			out = append(out, wire.Span{Lo: s.Lo, Hi: s.Lo + take})
-			n -= take
-		}
-	}
-	return out
 }
 
 // appended hears of entries that are durable in a peer's log.

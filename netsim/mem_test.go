@@ -106,17 +106,6 @@ func sameEnd(t *testing.T, ctx context.Context, ns ...*MemNode) []*wire.Record {
 	return recs
 }
 
-// firstOf returns the first n positions of spans.
-func firstOf(spans []wire.Span, n uint64) (out []wire.Span) {
-	for _, s := range spans {
-		if take := min(n, s.Len()); take > 0 {
-			out = append(out, wire.Span{Lo: s.Lo, Hi: s.Lo + take})
-			n -= take
-		}
-	}
-	return out
-}
-
 // checkSampleBooks checks that every position is in at most one counted header, and
 // that all positions below the cursor were used, returned or ride.
 func checkSampleBooks(t *testing.T, recs []*wire.Record) {
@@ -134,7 +123,7 @@ func checkSampleBooks(t *testing.T, recs []*wire.Record) {
 			spans := h.Header.Spans
 			if h.Header.Parts == 0 && len(spans) > 0 { // of a window only the common steps count
 				steps := min(r.Steps-recs[i-1].Steps, uint64(h.Header.Steps))
-				spans = firstOf(spans, wire.SpanLen(spans)/uint64(h.Header.Steps)*steps)
+				spans, _ = wire.SplitSpans(spans, wire.SpanLen(spans)/uint64(h.Header.Steps)*steps)
 			}
 			for _, s := range spans {
 				for p := s.Lo; p < s.Hi; p++ {

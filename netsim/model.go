@@ -177,7 +177,8 @@ func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, err
 		return u, nil
 	}
 	theta := slices.Clone(t.theta)
-	u.Loss = t.m.descend(theta, firstSpans(j.Spans, u.Used), j.Batch, j.LRScale)
+	used, _ := wire.SplitSpans(j.Spans, u.Used)
+	u.Loss = t.m.descend(theta, used, j.Batch, j.LRScale)
 	u.Delta = make([]float32, len(theta))
 	for i := range theta {
 		u.Delta[i] = t.theta[i] - theta[i]
@@ -219,8 +220,8 @@ func (m *simModel) descend(theta []float32, spans []wire.Span, batch int, scale 
 	lr := m.cfg.LR * scale
 	total, n := 0.0, 0
 	for wire.SpanLen(spans) >= uint64(batch) {
-		now := firstSpans(spans, uint64(batch))
-		spans = skipSpans(spans, uint64(batch))
+		var now []wire.Span
+		now, spans = wire.SplitSpans(spans, uint64(batch))
 		total += float64(m.gradient(theta, now, grad))
 		n++
 		for i, g := range grad {
@@ -256,18 +257,6 @@ func (m *simModel) gradient(theta []float32, spans []wire.Span, dst []float32) f
 		dst[i] /= float32(n)
 	}
 	return float32(loss / float64(len(theta)) / float64(n))
-}
-
-// skipSpans returns spans without their first n positions.
-func skipSpans(spans []wire.Span, n uint64) (out []wire.Span) {
-	for _, s := range spans {
-		cut := min(n, s.Len())
-		n -= cut
-		if s.Lo += cut; s.Lo < s.Hi {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // mlp is a two-layer classifier on the reference device. A fixed random network

@@ -38,6 +38,21 @@ func SpanLen(spans []Span) uint64 {
 	return n
 }
 
+// SplitSpans returns the first n positions of spans and the rest.
+func SplitSpans(spans []Span, n uint64) (first, rest []Span) {
+	for _, s := range spans {
+		take := min(n, s.Len())
+		if take > 0 {
+			first = append(first, Span{Lo: s.Lo, Hi: s.Lo + take})
+		}
+		if take < s.Len() {
+			rest = append(rest, Span{Lo: s.Lo + take, Hi: s.Hi})
+		}
+		n -= take
+	}
+	return first, rest
+}
+
 func checkSpans(spans []Span) error {
 	if len(spans) > maxSpans {
 		return fmt.Errorf("%d spans, limit %d", len(spans), maxSpans)
