@@ -41,6 +41,24 @@ func DecodeFile(path string, b []byte, dst any) error {
 	return Fail(ExitConfig, err, "%s", path)
 }
 
+// DecodeSet puts one KEY=VALUE of a command line over dst, as a file would that
+// holds it alone; the key's tables are parted by dots.
+func DecodeSet(kv string, dst any) error {
+	k, v, ok := strings.Cut(kv, "=")
+	if !ok {
+		return Fail(ExitUsage, nil, "--set %q, want KEY=VALUE", kv)
+	}
+	return DecodeFile("--set "+k, []byte(k+" = "+tomlValue(strings.TrimSpace(v))), dst)
+}
+
+// tomlValue quotes what is neither number, truth value, list nor string.
+func tomlValue(v string) string {
+	if _, err := strconv.ParseFloat(v, 64); err == nil || v == "true" || v == "false" || strings.HasPrefix(v, "[") || strings.HasPrefix(v, "\"") {
+		return v
+	}
+	return strconv.Quote(v)
+}
+
 // EncodeConfig writes c with a comment for each key.
 func EncodeConfig(c Config) ([]byte, error) { return toml.Marshal(c) }
 

@@ -152,14 +152,13 @@ func (cfg KillConfig) cell(ctx context.Context, preset string, every, restart ti
 	if err != nil {
 		return KillCell{}, err
 	}
-	sc := SweepConfig{}
 	var r *Result
 	if cfg.Dir == "" {
 		r, err = Simulate(ctx, s, Options{})
 	} else {
 		dir := filepath.Join(cfg.Dir, fmt.Sprintf("%s-every-%v-restart-%v", preset, every, restart))
-		if r = sc.done(dir, s); r == nil {
-			r, err = sc.into(ctx, dir, s, Options{})
+		if r = resultIn(dir, s); r == nil {
+			r, err = simulateInto(ctx, dir, s, Options{})
 		}
 	}
 	if err != nil {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/wire"
@@ -143,35 +141,14 @@ func ParseScenario(file string, b []byte, set ...string) (*Scenario, error) {
 		return nil, err
 	}
 	for _, kv := range set {
-		key, value, ok := strings.Cut(kv, "=")
-		if !ok {
-			return nil, fmt.Errorf("--set %s: want key=value", kv)
-		}
-		if err := s.set(strings.TrimSpace(key), strings.TrimSpace(value)); err != nil {
-			return nil, fmt.Errorf("--set %s: %w", kv, err)
+		if err := daemon.DecodeSet(kv, &s); err != nil {
+			return nil, err
 		}
 	}
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return &s, nil
-}
-
-// set decodes one key as a file of its own over s.
-func (s *Scenario) set(key, value string) error {
-	table, name, nested := strings.Cut(key, ".")
-	line := func(v string) string {
-		if nested {
-			return fmt.Sprintf("[%s]\n%s = %s\n", table, name, v)
-		}
-		return fmt.Sprintf("%s = %s\n", key, v)
-	}
-	var probe map[string]any
-	text := line(value)
-	if toml.Unmarshal([]byte(text), &probe) != nil {
-		text = line(strconv.Quote(value))
-	}
-	return daemon.DecodeFile(key, []byte(text), s)
 }
 
 // Check finds what cannot be, before anything runs.

@@ -71,14 +71,14 @@ func (c SweepConfig) one(ctx context.Context, seed uint64) (*Result, error) {
 	if len(c.Seeds) > 1 {
 		dir = filepath.Join(c.Dir, "seed-"+strconv.FormatUint(seed, 10))
 	}
-	if r := c.done(dir, s); r != nil {
+	if r := resultIn(dir, s); r != nil {
 		return r, nil
 	}
-	return c.into(ctx, dir, s, o)
+	return simulateInto(ctx, dir, s, o)
 }
 
-// done returns the result of an earlier run of the same scenario and code.
-func (c SweepConfig) done(dir string, s *Scenario) *Result {
+// resultIn returns the result of an earlier run of the same scenario and code.
+func resultIn(dir string, s *Scenario) *Result {
 	r, err := ReadResult(dir)
 	if err != nil || r.Commit != commit() || strings.HasSuffix(r.Commit, "-dirty") || r.Commit == "unknown" {
 		return nil
@@ -91,8 +91,8 @@ func (c SweepConfig) done(dir string, s *Scenario) *Result {
 	return r
 }
 
-// into simulates into a directory.
-func (c SweepConfig) into(ctx context.Context, dir string, s *Scenario, o Options) (*Result, error) {
+// simulateInto simulates into a directory.
+func simulateInto(ctx context.Context, dir string, s *Scenario, o Options) (*Result, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}

@@ -79,11 +79,11 @@ type netsimFlags struct {
 func (a *app) netsimRun() *cobra.Command {
 	var f netsimFlags
 	cmd := &cobra.Command{Use: "run NAME|FILE", Short: "Run a scenario", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-		cfg, err := f.sweep(c, args[0])
+		cfg, s, err := f.sweep(c, args[0])
 		if err != nil {
 			return err
 		}
-		if err := f.fits(c, cfg); err != nil {
+		if err := fits(c, s, min(cfg.Jobs, len(cfg.Seeds))); err != nil {
 			return err
 		}
 		showProgress(c, &cfg)
@@ -106,19 +106,18 @@ func (a *app) netsimRun() *cobra.Command {
 }
 
 // sweep reads the scenario and the flags.
-func (f *netsimFlags) sweep(c *cobra.Command, arg string) (netsim.SweepConfig, error) {
-	cfg := netsim.SweepConfig{File: arg, Set: f.set, Jobs: f.jobs, Dir: f.out}
-	var err error
+func (f *netsimFlags) sweep(c *cobra.Command, arg string) (cfg netsim.SweepConfig, s *netsim.Scenario, err error) {
+	cfg = netsim.SweepConfig{File: arg, Set: f.set, Jobs: f.jobs, Dir: f.out}
 	if strings.ContainsAny(arg, "./\\") {
 		if cfg.Text, err = readSettings(arg); err != nil {
-			return cfg, daemon.Fail(daemon.ExitConfig, err, "read scenario (hived netsim show NAME > FILE makes one)")
+			return cfg, nil, daemon.Fail(daemon.ExitConfig, err, "read scenario (hived netsim show NAME > FILE makes one)")
 		}
 	} else {
 		cfg.File = arg + ".toml"
 		cfg.Text, err = netsim.ScenarioText(arg)
 	}
 	if err != nil {
-		return cfg, daemon.Fail(daemon.ExitUsage, err, "run scenario")
+		return cfg, nil, daemon.Fail(daemon.ExitUsage, err, "run scenario")
 	}
 	if f.peers > 0 {
 		cfg.Set = append(cfg.Set, fmt.Sprintf("swarm.peers=%d", f.peers))
@@ -126,15 +125,15 @@ func (f *netsimFlags) sweep(c *cobra.Command, arg string) (netsim.SweepConfig, e
 	if f.rounds > 0 {
 		cfg.Set = append(cfg.Set, fmt.Sprintf("swarm.rounds=%d", f.rounds))
 	}
-	s, err := netsim.ParseScenario(cfg.File, cfg.Text, cfg.Set...)
+	s, err = netsim.ParseScenario(cfg.File, cfg.Text, cfg.Set...)
 	if err != nil {
 		if daemon.CodeOf(err) == daemon.ExitFailed {
 			err = daemon.Fail(daemon.ExitConfig, err, "scenario")
 		}
-		return cfg, err
+		return cfg, nil, err
 	}
 	if f.jobs < 1 || f.runs < 0 {
-		return cfg, daemon.Fail(daemon.ExitUsage, nil, "--jobs %d and --runs %d", f.jobs, f.runs)
+		return cfg, nil, daemon.Fail(daemon.ExitUsage, nil, "--jobs %d and --runs %d", f.jobs, f.runs)
 	}
 	first := s.Swarm.Seed
 	if c.Flags().Changed("seed") {
@@ -143,26 +142,21 @@ func (f *netsimFlags) sweep(c *cobra.Command, arg string) (netsim.SweepConfig, e
 	last := first + uint64(max(1, f.runs)) - 1
 	if f.seeds != "" {
 		if n, err := fmt.Sscanf(f.seeds, "%d..%d", &first, &last); n != 2 || err != nil || last < first {
-			return cfg, daemon.Fail(daemon.ExitUsage, nil, "--seeds %q, want FROM..TO such as 1..20", f.seeds)
+			return cfg, nil, daemon.Fail(daemon.ExitUsage, nil, "--seeds %q, want FROM..TO such as 1..20", f.seeds)
 		}
 	}
 	if last-first >= 1_000_000 {
-		return cfg, daemon.Fail(daemon.ExitUsage, nil, "%d seeds at once, the limit is a million", last-first+1)
+		return cfg, nil, daemon.Fail(daemon.ExitUsage, nil, "%d seeds at once, the limit is a million", last-first+1)
 	}
-	for s := first; s <= last; s++ {
-		cfg.Seeds = append(cfg.Seeds, s)
+	for seed := first; seed <= last; seed++ {
+		cfg.Seeds = append(cfg.Seeds, seed)
 	}
-	return cfg, nil
+	return cfg, s, nil
 }
 
 // fits says how much memory the runs will take, and refuses what this machine
 // does not have.
-func (f *netsimFlags) fits(c *cobra.Command, cfg netsim.SweepConfig) error {
-	s, err := netsim.ParseScenario(cfg.File, cfg.Text, cfg.Set...)
-	if err != nil {
-		return err
-	}
-	jobs := min(cfg.Jobs, len(cfg.Seeds))
+func fits(c *cobra.Command, s *netsim.Scenario, jobs int) error {
 	need := netsim.Estimate(s) * int64(jobs)
 	free, err := freeMemory()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -95,11 +94,7 @@ func (f trainFlags) load(c *cobra.Command, args []string) (r train.RunFile, base
 		r.Data.Path = os.Getenv("HIVED_DATA")
 	}
 	for _, kv := range f.set {
-		k, v, ok := strings.Cut(kv, "=")
-		if !ok {
-			return r, "", daemon.Fail(daemon.ExitUsage, nil, "--set %q, want KEY=VALUE", kv)
-		}
-		if err := daemon.DecodeFile("--set "+k, []byte(k+" = "+tomlValue(v)), &r); err != nil {
+		if err := daemon.DecodeSet(kv, &r); err != nil {
 			return r, "", err
 		}
 	}
@@ -121,14 +116,6 @@ func (f trainFlags) load(c *cobra.Command, args []string) (r train.RunFile, base
 		r.Threads = f.threads
 	}
 	return r, base, nil
-}
-
-// tomlValue quotes what is neither number, truth value, list nor string.
-func tomlValue(v string) string {
-	if _, err := strconv.ParseFloat(v, 64); err == nil || v == "true" || v == "false" || strings.HasPrefix(v, "[") || strings.HasPrefix(v, "\"") {
-		return v
-	}
-	return strconv.Quote(v)
 }
 
 func (a *app) train(c *cobra.Command, r train.RunFile, base string, f trainFlags) error {
