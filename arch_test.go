@@ -262,8 +262,9 @@ var (
 )
 
 // TestDecidersReadNoClock looks for wall clocks, global randomness and go statements
-// where a simulation must own them. Whole simulations run side by side in errgroups. Map order has no call to look for: that one
-// seed gives one trail, again and again, is a test of netsim.
+// where a simulation must own them. Whole simulations run side by side in errgroups.
+// Map order has no call to look for: that one seed gives one trail, again and
+// again, is a test of netsim.
 func TestDecidersReadNoClock(t *testing.T) {
 	for _, s := range sources(t) {
 		dir := filepath.ToSlash(filepath.Dir(s.path))

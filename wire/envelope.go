@@ -85,8 +85,7 @@ func Seal(k Key, kind Kind, run RunID, round uint64, body any) Envelope {
 	return e
 }
 
-// Bytes returns the canonical encoding of e.
-// The caller must not change them.
+// Bytes returns the canonical encoding of e. The caller must not change it.
 func (e Envelope) Bytes() []byte {
 	if e.raw != nil {
 		return e.raw
