@@ -3,7 +3,6 @@ package netsim
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -194,7 +193,7 @@ func (m *Mem) Start(ctx context.Context, i int) (*MemNode, error) {
 	}
 	log := m.cfg.Logger.With("peer", key.Peer().Short())
 	n.agree = daemon.NewAgreement(m.Run, key, slot, log)
-	r, err := elastic.New(elastic.Config{Genesis: &m.Genesis, Run: m.Run, Key: key, Trainer: &quadratic{n: n}, Net: n, KV: n.kv,
+	r, err := elastic.New(elastic.Config{Genesis: &m.Genesis, Run: m.Run, Key: key, Trainer: &memTrainer{n: n, m: &simModel{cfg: ModelConfig{Kind: "quadratic", LR: 0.1}, schema: m.schema}}, Net: n, KV: n.kv,
 		Bodies: n.bodies, States: n.states, Log: memLog{}, Agree: n.agree, DataRoot: m.root, Observe: n.observe, Logger: log,
 		Rand: rand.New(rand.NewPCG(m.cfg.Seed, uint64(i)))})
 	if err != nil {
@@ -433,94 +432,41 @@ func (n *MemNode) Peers() []wire.PeerID {
 	return out
 }
 
-// quadratic trains a model whose loss is the distance to a fixed vector, with
-// noise that depends on the sample position alone.
-type quadratic struct {
+// memTrainer does the simulations' quadratic model in a runner's own goroutine.
+type memTrainer struct {
 	n     *MemNode
+	m     *simModel
 	theta []float32
 }
 
-func (q *quadratic) Schema() wire.Schema { return q.n.mem.schema }
+func (t *memTrainer) Schema() wire.Schema { return t.m.schema }
 
-func (q *quadratic) Init() (params, buffers []float32) {
-	params = make([]float32, q.n.mem.schema.Params())
-	for i := range params {
-		params[i] = float32(i%17) / 8
-	}
-	return params, []float32{}
-}
+func (t *memTrainer) Init() (params, buffers []float32) { return t.m.init() }
 
-func (q *quadratic) Load(_ context.Context, params, _ []float32) error {
-	q.theta = slices.Clone(params)
+func (t *memTrainer) Load(_ context.Context, params, _ []float32) error {
+	t.theta = slices.Clone(params)
 	return nil
 }
 
-// grad adds the gradient of one sample at theta.
-func (q *quadratic) grad(pos uint64, theta, dst []float32) float64 {
-	h := sha256.Sum256(binary.BigEndian.AppendUint64(nil, pos))
-	loss := 0.0
-	for i := range theta {
-		e := theta[i] - 1 + float32(int8(h[i%32]))/512
-		dst[i] += e
-		loss += float64(e) * float64(e)
-	}
-	return loss / float64(len(theta))
+// step lets the time of a local step pass.
+func (t *memTrainer) step(ctx context.Context) error {
+	return t.n.wait(ctx, time.Duration(float64(t.n.mem.cfg.StepTime)/t.n.Speed))
 }
 
-func (q *quadratic) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {
-	if err := q.n.wait(ctx, q.step()); err != nil {
+func (t *memTrainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {
+	if err := t.step(ctx); err != nil {
 		return 0, err
 	}
-	clear(dst)
-	loss, k := 0.0, 0
-	for _, s := range spans {
-		for p := s.Lo; p < s.Hi; p++ {
-			loss += q.grad(p, q.theta, dst)
-			k++
-		}
-	}
-	for i := range dst {
-		dst[i] /= float32(k)
-	}
-	return float32(loss / float64(k)), nil
+	return t.m.gradient(t.theta, spans, dst), nil
 }
 
-func (q *quadratic) step() time.Duration {
-	return time.Duration(float64(q.n.mem.cfg.StepTime) / q.n.Speed)
+func (t *memTrainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, error) {
+	most := min(uint64(j.Steps), wire.SpanLen(j.Spans)/uint64(j.Batch))
+	steps := uint64(0)
+	for steps < most && t.step(ctx) == nil {
+		steps++
+	}
+	return t.m.update(t.theta, j, steps), nil
 }
 
-func (q *quadratic) Train(ctx context.Context, j elastic.Job) (elastic.Update, error) {
-	theta := slices.Clone(q.theta)
-	u := elastic.Update{}
-	grad := make([]float32, len(theta))
-	var pos []uint64
-	for _, s := range j.Spans {
-		for p := s.Lo; p < s.Hi; p++ {
-			pos = append(pos, p)
-		}
-	}
-	loss := 0.0
-	for u.Steps < j.Steps && len(pos) >= j.Batch {
-		if q.n.wait(ctx, q.step()) != nil {
-			break
-		}
-		clear(grad)
-		for _, p := range pos[:j.Batch] {
-			loss += q.grad(p, theta, grad)
-		}
-		for i := range theta {
-			theta[i] -= 0.1 * grad[i] / float32(j.Batch)
-		}
-		pos = pos[j.Batch:]
-		u.Steps++
-		u.Used += uint64(j.Batch)
-	}
-	u.Loss = float32(loss / float64(max(1, u.Used)))
-	u.Delta = make([]float32, len(theta))
-	for i := range theta {
-		u.Delta[i] = q.theta[i] - theta[i]
-	}
-	return u, nil
-}
-
-func (q *quadratic) StateDigest() wire.Digest { return wire.Digest{} }
+func (t *memTrainer) StateDigest() wire.Digest { return wire.Digest{} }

@@ -131,12 +131,15 @@ type trainer struct {
 func (t *trainer) Schema() wire.Schema { return t.m.schema }
 
 // Init implements elastic.Trainer.
-func (t *trainer) Init() (params, buffers []float32) {
-	if t.m.net != nil {
-		return slices.Clone(t.m.net.start), []float32{}
+func (t *trainer) Init() (params, buffers []float32) { return t.m.init() }
+
+// init returns the start weights.
+func (m *simModel) init() (params, buffers []float32) {
+	if m.net != nil {
+		return slices.Clone(m.net.start), []float32{}
 	}
-	params = make([]float32, t.m.schema.Params())
-	if t.m.cfg.Kind == "quadratic" {
+	params = make([]float32, m.schema.Params())
+	if m.cfg.Kind == "quadratic" {
 		for i := range params {
 			params[i] = float32(i%17) / 8
 		}
@@ -172,16 +175,9 @@ func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, err
 	if err != nil {
 		steps = min(steps, uint64(took/pace))
 	}
-	u := elastic.Update{Steps: int(steps), Used: steps * uint64(j.Batch)}
+	u := t.m.update(t.theta, j, steps)
 	if steps == 0 {
 		return u, nil
-	}
-	theta := slices.Clone(t.theta)
-	used, _ := wire.SplitSpans(j.Spans, u.Used)
-	u.Loss = t.m.descend(theta, used, j.Batch, j.LRScale)
-	u.Delta = make([]float32, len(theta))
-	for i := range theta {
-		u.Delta[i] = t.theta[i] - theta[i]
 	}
 	if t.n.Lie != nil {
 		t.n.Lie.update(u.Delta)
@@ -204,6 +200,22 @@ func (t *trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32
 		t.n.Lie.gradient(dst)
 	}
 	return loss, nil
+}
+
+// update is what the first steps of a job give from theta, which stays.
+func (m *simModel) update(theta []float32, j elastic.Job, steps uint64) elastic.Update {
+	u := elastic.Update{Steps: int(steps), Used: steps * uint64(j.Batch)}
+	if steps == 0 {
+		return u
+	}
+	used, _ := wire.SplitSpans(j.Spans, u.Used)
+	to := slices.Clone(theta)
+	u.Loss = m.descend(to, used, j.Batch, j.LRScale)
+	u.Delta = make([]float32, len(theta))
+	for i := range theta {
+		u.Delta[i] = theta[i] - to[i]
+	}
+	return u
 }
 
 // descend makes one local step for each batch of the positions, in place, and

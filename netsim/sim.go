@@ -321,7 +321,7 @@ func (m *Sim) loss(n *Node) (float64, error) {
 		return nil
 	}
 	if n.round == 0 {
-		params, _ := m.Swarm.model.trainer(n, nil).Init()
+		params, _ := m.Swarm.model.init()
 		return m.Swarm.model.loss(params), nil
 	}
 	mod, err := elastic.NewModel(&m.Swarm.Genesis, m.Swarm.model.schema)
