@@ -153,7 +153,7 @@ func TestInventedWindowIsRefused(t *testing.T) {
 func TestLeaveCostsNoDeadline(t *testing.T) {
 	inBubble(t, MemConfig{Peers: 4, Rounds: 5, Steps: 600, Seed: 27}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
 		until(t, time.Minute, "round 2", reached(ctx, ns[0], 2))
-		ns[3].Speed = 0.01 // its training would go on for long
+		ns[3].SetSpeed(0.01) // its training would go on for long
 		until(t, time.Minute, "round 3", reached(ctx, ns[0], 3))
 		began := time.Now()
 		ns[3].Runner.Leave(ctx)

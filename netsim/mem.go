@@ -53,8 +53,6 @@ type Mem struct {
 type MemNode struct {
 	Key    wire.Key
 	Runner *elastic.Runner
-	// Speed divides the time of a local step; default 1.
-	Speed float64
 	// Forge, if set, may change a block before another peer gets it.
 	Forge func(id wire.CID, b []byte) []byte
 
@@ -68,6 +66,7 @@ type MemNode struct {
 	err    error
 
 	mu      sync.Mutex
+	speed   float64        // divides the time of a local step
 	records []*wire.Record // decided, in order
 	final   *wire.Record
 }
@@ -180,7 +179,7 @@ func (m *Mem) Start(ctx context.Context, i int) (*MemNode, error) {
 	m.mu.Lock()
 	n := m.nodes[key.Peer()]
 	if n == nil {
-		n = &MemNode{Key: key, Speed: 1, mem: m, kv: shards.NewMemKV(), bodies: newMemBlocks(), states: newMemBlocks()}
+		n = &MemNode{Key: key, speed: 1, mem: m, kv: shards.NewMemKV(), bodies: newMemBlocks(), states: newMemBlocks()}
 		m.nodes[key.Peer()] = n
 	}
 	m.mu.Unlock()
@@ -255,6 +254,14 @@ func (m *Mem) Cut(ctx context.Context, a, b *MemNode, cut bool) {
 		go a.Runner.Connected(ctx, b.Key.Peer(), !cut)
 		go b.Runner.Connected(ctx, a.Key.Peer(), !cut)
 	}
+}
+
+// SetSpeed makes the peer's local steps faster or slower from now on; it is born
+// with 1.
+func (n *MemNode) SetSpeed(s float64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.speed = s
 }
 
 // Running reports whether the peer's runner runs.
@@ -450,7 +457,10 @@ func (t *memTrainer) Load(_ context.Context, params, _ []float32) error {
 
 // step lets the time of a local step pass.
 func (t *memTrainer) step(ctx context.Context) error {
-	return t.n.wait(ctx, time.Duration(float64(t.n.mem.cfg.StepTime)/t.n.Speed))
+	t.n.mu.Lock()
+	speed := t.n.speed
+	t.n.mu.Unlock()
+	return t.n.wait(ctx, time.Duration(float64(t.n.mem.cfg.StepTime)/speed))
 }
 
 func (t *memTrainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {

@@ -302,7 +302,7 @@ func TestPartitionHeals(t *testing.T) {
 // H3: a straggler is late first, then gets a share that it can finish.
 func TestStragglerGetsASmallerShare(t *testing.T) {
 	inBubble(t, MemConfig{Peers: 5, Rounds: 12, Steps: 40, Seed: 8}, func(t *testing.T, ctx context.Context, m *Mem, ns []*MemNode) {
-		ns[4].Speed = 0.05
+		ns[4].SetSpeed(0.05)
 		until(t, 5*time.Minute, "the fast ones finish", finished(ctx, ns[:4]...))
 		recs := sameEnd(t, ctx, ns[:4]...)
 		counted := 0
