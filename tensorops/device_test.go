@@ -158,6 +158,21 @@ func nets() []net {
 		addNet(6, 37), groupNet(2, 7, 6, 6, 9, 3), groupNet(2, 9, 12, 32, 64, 2), convNet(1, 5, 30, 34, 44, 3, 3, 1, None), convNet(2, 8, 66, 20, 6, 5, 1, 2, Relu), resNet(3, 7, 9, 2, 5), resNet(2, 8, 8, 16, 32))
 }
 
+// started opens a plan with normal parameters.
+func started(t testing.TB, d Device, p *Plan, seed, stream uint64, scale float32) Session {
+	t.Helper()
+	s, err := d.Open(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := make([]float32, p.ParamLen)
+	num.FillNormal(w, seed, stream, scale)
+	if err := s.Write(Params, w); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // run makes two accumulated steps and two updates, and returns all that came out.
 func run(t testing.TB, d Device, n net) (out []float32, losses []float64) {
 	t.Helper()
@@ -349,15 +364,7 @@ func TestBF16(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := d.Open(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := make([]float32, p.ParamLen)
-		num.FillNormal(w, 3, 1, 0.1)
-		if err := s.Write(Params, w); err != nil {
-			t.Fatal(err)
-		}
+		s := started(t, d, p, 3, 1, 0.1)
 		b := n.batch(rand.New(rand.NewSource(8)))
 		for step := range 5 {
 			s.ZeroGrads()

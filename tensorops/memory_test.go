@@ -11,8 +11,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-
-	"github.com/apiary-net/hived/tensorops/num"
 )
 
 // deepNet is blocks of convolution, batch norm and gelu; checkpointed or not.
@@ -87,15 +85,7 @@ func TestFrugalPlan(t *testing.T) {
 	}
 	var losses []float64
 	for _, p := range []*Plan{plain, frugal} {
-		s, err := CPU().Open(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := make([]float32, p.ParamLen)
-		num.FillNormal(w, 3, 1, 0.1)
-		if err := s.Write(Params, w); err != nil {
-			t.Fatal(err)
-		}
+		s := started(t, CPU(), p, 3, 1, 0.1)
 		for step := range 2 {
 			s.ZeroGrads()
 			l, err := s.Step(context.Background(), n.batch(rand.New(rand.NewSource(8))))
@@ -142,15 +132,7 @@ func TestPeakIsMeasured(t *testing.T) {
 	}
 	b := n.batch(rand.New(rand.NewSource(1)))
 	before := resident()
-	s, err := CPU().Open(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := make([]float32, p.ParamLen)
-	num.FillNormal(w, 5, 0, 0.1)
-	if err := s.Write(Params, w); err != nil {
-		t.Fatal(err)
-	}
+	s := started(t, CPU(), p, 5, 0, 0.1)
 	if _, err := s.Step(context.Background(), b); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"testing/quick"
-
-	"github.com/apiary-net/hived/tensorops/num"
 )
 
 // TestPlace checks that spans alive together never overlap and that the total is
@@ -117,15 +115,7 @@ func TestInferenceEqualsTraining(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := CPU().Open(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := make([]float32, p.ParamLen)
-		num.FillNormal(w, 3, 1, 0.3)
-		if err := s.Write(Params, w); err != nil {
-			t.Fatal(err)
-		}
+		s := started(t, CPU(), p, 3, 1, 0.3)
 		l, err := s.Step(context.Background(), n.batch(rand.New(rand.NewSource(8))))
 		if err != nil {
 			t.Fatal(err)

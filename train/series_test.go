@@ -30,17 +30,23 @@ func seriesSpec(path string) DataSpec {
 	return DataSpec{Format: "series", Path: path, Time: "when", Series: "hive", Targets: []string{"temp"}, History: 24, Horizons: []int{1, 24}}
 }
 
-// TestSeriesSplits checks that nothing that a training sample sees or is trained on
-// lies after Until, that the test split is the time asked for, and that scales come
-// from the past.
-func TestSeriesSplits(t *testing.T) {
-	spec := seriesSpec(filepath.Join(write(t, map[string]string{"s.csv": hourly(20)}), "s.csv"))
-	spec.Until, spec.TestEnd = "2021-05-11", "2021-05-13"
+// hours opens a series of so many days, in hours.
+func hours(t *testing.T, days int, change func(d *DataSpec)) (*series, DataSpec) {
+	t.Helper()
+	spec := seriesSpec(filepath.Join(write(t, map[string]string{"s.csv": hourly(days)}), "s.csv"))
+	change(&spec)
 	d, err := OpenData(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := d.(*series)
+	return d.(*series), spec
+}
+
+// TestSeriesSplits checks that nothing that a training sample sees or is trained on
+// lies after Until, that the test split is the time asked for, and that scales come
+// from the past.
+func TestSeriesSplits(t *testing.T) {
+	s, spec := hours(t, 20, func(d *DataSpec) { d.Until, d.TestEnd = "2021-05-11", "2021-05-13" })
 	until := time.Date(2021, 5, 11, 0, 0, 0, 0, time.UTC).Unix() / 3600
 	if s.Len(SplitTrain) != 2*(10*24-24-23) || s.Len(SplitTest) != 2*48 || s.Len(SplitValid) != 0 {
 		t.Fatalf("%d, %d and %d samples", s.Len(SplitTrain), s.Len(SplitValid), s.Len(SplitTest))
@@ -68,23 +74,17 @@ func TestSeriesSplits(t *testing.T) {
 	for i := range idx {
 		idx[i] = i
 	}
-	if err := errors.Join(d.Batch(SplitTrain, idx, &a), e.Batch(SplitTrain, idx, &b)); err != nil || !same(a.Float, b.Float) || !same(a.Targets, b.Targets) {
+	if err := errors.Join(s.Batch(SplitTrain, idx, &a), e.Batch(SplitTrain, idx, &b)); err != nil || !same(a.Float, b.Float) || !same(a.Targets, b.Targets) {
 		t.Errorf("a value after until changes training samples: %v", err)
 	}
-	if err := d.Batch(SplitTest, []int{96}, &a); err == nil {
+	if err := s.Batch(SplitTest, []int{96}, &a); err == nil {
 		t.Error("a sample behind the last is read")
 	}
 }
 
 // TestSeriesByHash holds out whole days.
 func TestSeriesByHash(t *testing.T) {
-	spec := seriesSpec(filepath.Join(write(t, map[string]string{"s.csv": hourly(60)}), "s.csv"))
-	spec.SplitSpec.Test = 0.3
-	d, err := OpenData(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := d.(*series)
+	s, _ := hours(t, 60, func(d *DataSpec) { d.SplitSpec.Test = 0.3 })
 	side := map[string]string{}
 	for _, split := range []string{SplitTrain, SplitTest} {
 		for _, m := range s.splits[split] {
@@ -102,13 +102,7 @@ func TestSeriesByHash(t *testing.T) {
 
 // TestSeriesJudge compares perfect forecasts and persistence.
 func TestSeriesJudge(t *testing.T) {
-	spec := seriesSpec(filepath.Join(write(t, map[string]string{"s.csv": hourly(20)}), "s.csv"))
-	spec.Until, spec.TestEnd = "2021-05-11", "2021-05-13"
-	d, err := OpenData(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := d.(*series)
+	s, spec := hours(t, 20, func(d *DataSpec) { d.Until, d.TestEnd = "2021-05-11", "2021-05-13" })
 	for _, name := range []string{"", "0", "1"} {
 		s.past.Fit[name] = []Fit{{1e9, 1e9}, {1e9, 1e9}} // a past in which forecasts were right
 	}
@@ -118,7 +112,7 @@ func TestSeriesJudge(t *testing.T) {
 	for i := range idx {
 		idx[i] = i
 	}
-	if err := d.Batch(SplitTest, idx, &x); err != nil {
+	if err := s.Batch(SplitTest, idx, &x); err != nil {
 		t.Fatal(err)
 	}
 	perfect, naive := make([]float32, 0, 8*n), make([]float32, 8*n)
@@ -151,7 +145,8 @@ func TestSeriesJudge(t *testing.T) {
 		t.Errorf("the calibration knows %v of outcomes a day ahead, want %v", got, known)
 	}
 	spec.Calibration = filepath.Join(dir, CalibrationFile)
-	if d, err = OpenData(spec); err != nil {
+	d, err := OpenData(spec)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if c := d.(*series).past; math.Abs(float64(c.factor("0", 0))-1) > 0.01 || c.Width[0] >= 0 {
