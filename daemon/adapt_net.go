@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
@@ -42,13 +44,31 @@ func (n *runNet) Publish(ctx context.Context, b []byte) error {
 	if !direct {
 		return n.topic.Publish(ctx, b)
 	}
-	var errs []error
-	for _, p := range members {
-		if p != n.node.ID() {
-			errs = append(errs, n.node.Send(ctx, p, protoSay, b))
+	return n.Tell(ctx, members, b)
+}
+
+// Tell gives an announcement to some peers, at most a few at a time.
+func (n *runNet) Tell(ctx context.Context, to []wire.PeerID, b []byte) error {
+	const atOnce = 8
+	errs := make([]error, len(to))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i, p := range to {
+		if p == n.node.ID() {
+			continue
 		}
+		g.Go(func() error {
+			errs[i] = n.node.Send(ctx, p, protoSay, b)
+			return nil
+		})
 	}
+	_ = g.Wait()
 	return errors.Join(errs...)
+}
+
+// Keep holds connections with the peers that a round needs.
+func (n *runNet) Keep(ctx context.Context, peers []wire.PeerID) []wire.PeerID {
+	return n.node.Keep(ctx, peers)
 }
 
 func (n *runNet) setMembers(roster []wire.Seat) {

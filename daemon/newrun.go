@@ -63,7 +63,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	}
 	def := train.Default(s.Task)
 	g := &wire.Genesis{V: 1, Numerics: 1, Name: s.Name, Creator: d.ID(), Preset: preset.Preset, PartValues: 1 << 16,
-		Rounds: first(s.Rounds, preset.Rounds), MinPeers: first(s.MinPeers, 1), MinCounted: 1, MinVoters: 1,
+		Rounds: first(s.Rounds, preset.Rounds), MinPeers: first(s.MinPeers, 1), MinCounted: 1, MinVoters: 1, Group: wire.MaxMembers,
 		Deadline: wire.Deadline{MinMs: 1000, MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: first(s.Snapshot, 8), Replay: wire.ReplayFull, Seed: s.Seed}
 	if g.Preset.Cadence.Window {
 		g.Replay = wire.ReplayMerges

@@ -1,7 +1,6 @@
 package elastic
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -22,16 +21,22 @@ func (m *Machine) advance(now time.Time) []Command {
 			panic("elastic: a held announcement decided a record")
 		}
 	}
-	if m.applied < m.Head().Round && !m.applying && !m.start.IsZero() {
+	if m.applied < m.Head().Round && !m.applying && !m.start.IsZero() && m.mayApply(now) {
 		m.applying = true
 		out = append(out, Apply{m.Head(), m.prev()})
 	}
 	if m.Head().Last {
-		return append(out, m.end()...)
+		return slices.Concat(out, m.end(), m.wake(now))
 	}
-	out = append(out, m.train()...)
+	out = append(out, m.train(now)...)
 	out = append(out, m.fetch(now)...)
-	out = append(out, m.have(now)...)
+	if m.grouped() {
+		out = append(out, m.member(now)...)
+		out = append(out, m.fetchResults()...)
+		out = append(out, m.resultHave(now)...)
+	} else {
+		out = append(out, m.have(now)...)
+	}
 	out = append(out, m.propose(now)...)
 	out = append(out, m.instance(now)...)
 	return append(out, m.wake(now)...)
@@ -53,9 +58,9 @@ func (m *Machine) begin(now time.Time) []Command {
 	g := m.cfg.Genesis
 	if !m.round.ready && g.Admission.Admits(m.cfg.Self) {
 		m.round.ready = true
-		out = append(out, m.sayReady(0, m.start))
+		out = append(out, m.sayReady(0, m.start, m.audience(wire.KindReady, now)))
 	}
-	if m.cfg.Self != g.Creator || m.round.proposed {
+	if m.cfg.Self != g.Creator || m.round.proposed || len(m.readys) < int(g.MinPeers) {
 		return append(out, m.replay(now)...) // the start record may have come first
 	}
 	r, err := ComposeStart(g, m.cfg.Run, m.start, m.starters())
@@ -67,7 +72,7 @@ func (m *Machine) begin(now time.Time) []Command {
 }
 
 // starters returns the READYs of those who start from the version that is here,
-// at most MaxMembers with the creator among them: one peer with another version
+// at most as many as there are seats with the creator among them: one peer with another version
 // must not keep the others from starting.
 func (m *Machine) starters() []wire.Envelope {
 	creator := m.cfg.Genesis.Creator
@@ -75,7 +80,7 @@ func (m *Machine) starters() []wire.Envelope {
 		var r wire.Ready
 		return e.Round == 0 && e.Decode(&r) == nil && r.Version == m.start && m.cfg.Genesis.Admission.Admits(e.Sender)
 	})
-	for i := 0; len(out) > wire.MaxMembers; {
+	for i := 0; len(out) > m.cfg.Genesis.Seats(); {
 		if i = len(out) - 1; out[i].Sender == creator {
 			i--
 		}
@@ -84,9 +89,9 @@ func (m *Machine) starters() []wire.Envelope {
 	return out
 }
 
-func (m *Machine) sayReady(version uint64, id wire.CID) Command {
+func (m *Machine) sayReady(version uint64, id wire.CID, to []wire.PeerID) Command {
 	g := m.cfg.Genesis
-	return Say{Kind: wire.KindReady, Round: version, Slot: slot("ready", version),
+	return Say{Kind: wire.KindReady, Round: version, Slot: slot("ready", version), To: to,
 		Body: &wire.Ready{Version: id, Schema: g.Schema, Data: g.Data[0].Root}}
 }
 
@@ -103,7 +108,7 @@ func values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) 
 }
 
 // train starts local work, or says READY where the plan does not know us.
-func (m *Machine) train() []Command {
+func (m *Machine) train(now time.Time) []Command {
 	r := &m.round
 	if m.applied != m.Head().Round || m.applying {
 		return nil
@@ -113,7 +118,8 @@ func (m *Machine) train() []Command {
 			return nil
 		}
 		r.left = true
-		return []Command{Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"}}}
+		return []Command{Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"},
+			To: m.audience(wire.KindLeave, now)}}
 	}
 	if s := r.plan.Share(m.cfg.Self); s != nil {
 		if r.trained {
@@ -127,7 +133,7 @@ func (m *Machine) train() []Command {
 	}
 	r.ready = true
 	// The version's CID is for people: what counts is the header's base later.
-	return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version)}
+	return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version, m.audience(wire.KindReady, now))}
 }
 
 // fetch asks for the bodies of known headers. Under a reduced topology everybody
@@ -195,43 +201,19 @@ func (m *Machine) have(now time.Time) []Command {
 	if !m.Overdue(now) && slices.ContainsFunc(m.round.plan.Peers(), func(p wire.PeerID) bool { return m.awaited(p, now) }) {
 		return nil
 	}
-	if m.round.told && !m.round.changed {
+	h := m.round.haves.say(m.items)
+	if h == nil {
 		return nil
 	}
-	m.round.changed = false
-	items := m.items()
-	same := func(a, b wire.HaveItem) bool {
-		return a.Header == b.Header && a.State == b.State && bytes.Equal(a.Parts, b.Parts)
-	}
-	if m.round.told && slices.EqualFunc(items, m.round.said, same) {
-		return nil
-	}
-	m.round.told = true
-	m.round.seq++
-	m.round.said = items
-	return []Command{Say{Kind: wire.KindHave, Round: m.round.plan.Round, Slot: slot("have", m.round.plan.Round), Latest: true,
-		Body: &wire.Have{Seq: m.round.seq, Items: items}}}
+	return []Command{Say{Kind: wire.KindHave, Round: m.round.plan.Round, Slot: slot("have", m.round.plan.Round), Latest: true, Body: h}}
 }
 
-// items is what this voter says of every header: states only rise, also over a
-// restart.
+// items is what is known of every header.
 func (m *Machine) items() []wire.HaveItem {
 	items := []wire.HaveItem{}
 	for _, d := range m.sortedHeaders() {
 		items = append(items, m.round.headers[d].item)
 	}
-	for _, old := range m.round.said {
-		i := slices.IndexFunc(items, func(it wire.HaveItem) bool { return it.Header == old.Header })
-		switch {
-		case i < 0:
-			items = append(items, old)
-		case old.State > items[i].State:
-			items[i] = old
-		case old.State == items[i].State && len(old.Parts) == len(items[i].Parts):
-			items[i].Parts = union(old.Parts, items[i].Parts)
-		}
-	}
-	slices.SortFunc(items, func(a, b wire.HaveItem) int { return a.Header.Compare(b.Header) })
 	return items
 }
 
@@ -244,12 +226,12 @@ func (m *Machine) propose(now time.Time) []Command {
 	if m.lacksOwners(now) || !head.Table.Quorum(m.haveWeight()) {
 		return nil
 	}
-	rec, err := Compose(m.cfg.Genesis, m.cfg.Run, m.h, m.inputs())
+	rec, err := compose(m.cfg.Genesis, m.cfg.Run, head, r.plan, m.inputs())
 	if err != nil {
 		return nil // a header is still to be pulled, or too few count
 	}
 	r.proposed = true
-	return []Command{Say{Kind: wire.KindProposal, Round: m.next, Body: rec, Slot: slot("proposal", m.next)}}
+	return []Command{Say{Kind: wire.KindProposal, Round: m.next, Body: rec, Slot: slot("proposal", m.next), To: m.audience(wire.KindProposal, now)}}
 }
 
 // ownerGrace is how long after the deadline the leader of a reduced round still
@@ -270,17 +252,23 @@ func (m *Machine) lacksOwners(now time.Time) bool {
 func (m *Machine) inputs() Inputs {
 	head, r := m.Head(), &m.round
 	in := Inputs{
-		Haves: values(r.haves, func(wire.Envelope) bool { return true }),
+		Haves: values(r.haves.by, func(wire.Envelope) bool { return true }),
 		Attests: values(m.attests, func(e wire.Envelope) bool {
 			return e.Round > head.Certified.Round && e.Round < r.plan.Round && head.Table.Of(e.Sender) > 0
 		}),
 		Leaves: values(m.leaves, func(e wire.Envelope) bool { return e.Round == r.plan.Round && m.seated(e.Sender) }),
 	}
-	for _, d := range m.sortedHeaders() {
-		in.Headers = append(in.Headers, r.headers[d].env)
+	if m.grouped() {
+		for _, r := range m.sortedResults() {
+			in.Groups = append(in.Groups, r.GroupResult)
+		}
+	} else {
+		for _, d := range m.sortedHeaders() {
+			in.Headers = append(in.Headers, r.headers[d].env)
+		}
 	}
 	in.Merged = m.commonMerged()
-	room := wire.MaxMembers - len(head.Roster)
+	room := m.cfg.Genesis.Seats() - len(head.Roster)
 	in.Readys = values(m.readys, func(e wire.Envelope) bool {
 		// Who is planned has said what it has to say with its header: an older READY
 		// must not keep a peer active that has died since.
@@ -301,11 +289,7 @@ func (m *Machine) inputs() Inputs {
 
 // haveWeight returns the weight of the voters whose HAVE is known.
 func (m *Machine) haveWeight() uint64 {
-	weight := uint64(0)
-	for p := range m.round.haves {
-		weight += m.Head().Table.Of(p)
-	}
-	return weight
+	return m.round.haves.weight(m.Head().Table)
 }
 
 // commonMerged returns the list of a window's merged gradients that most
@@ -365,7 +349,10 @@ func (m *Machine) proposalTimeout() time.Duration {
 
 // wake asks for the next moment at which something may be due.
 func (m *Machine) wake(now time.Time) []Command {
-	at := m.learnt.Add(m.round.plan.Deadline)
+	var at time.Time
+	if m.round.plan != nil {
+		at = m.learnt.Add(m.round.plan.Deadline)
+	}
 	add := func(t time.Time) {
 		if t.After(now) && (!at.After(now) || t.Before(at)) {
 			at = t
@@ -377,6 +364,10 @@ func (m *Machine) wake(now time.Time) []Command {
 	if !m.round.quorumAt.IsZero() && !m.round.running {
 		add(m.round.quorumAt.Add(m.proposalTimeout()))
 		add(m.round.quorumAt.Add(m.proposalTimeout() / 4))
+	}
+	m.groupsWake(now, add)
+	if m.applied < m.Head().Round && !m.applying && !m.mayApply(now) {
+		add(m.helpAt())
 	}
 	for _, since := range m.gone {
 		add(since.Add(m.cfg.GoneAfter))

@@ -17,12 +17,14 @@ type cache struct {
 	open      uint64               // the open round
 	overdue   bool                 // its deadline has passed
 	committed map[wire.PeerID]bool // whose header of the open round is known
+	voters    map[wire.PeerID]bool // of the open round: they fetch what groups merged
 	size      int
 }
 
 type cached struct {
-	round uint64
-	b     []byte
+	round  uint64
+	b      []byte
+	merged bool // of a merged update, which voters may have at once
 }
 
 // maxCache bounds the memory of bodies. What does not fit is fetched again when
@@ -34,14 +36,22 @@ func newCache() *cache {
 }
 
 // put keeps a copy of b as part of a round.
-func (c *cache) put(round uint64, id wire.CID, b []byte) {
+func (c *cache) put(round uint64, id wire.CID, b []byte) { c.add(id, cached{round: round, b: b}) }
+
+// putMerged keeps a copy of a block of a merged update.
+func (c *cache) putMerged(round uint64, id wire.CID, b []byte) {
+	c.add(id, cached{round: round, b: b, merged: true})
+}
+
+func (c *cache) add(id wire.CID, it cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.items[id]; ok || c.size+len(b) > maxCache {
+	if _, ok := c.items[id]; ok || c.size+len(it.b) > maxCache {
 		return
 	}
-	c.items[id] = cached{round, bytes.Clone(b)}
-	c.size += len(b)
+	it.b = bytes.Clone(it.b)
+	c.items[id] = it
+	c.size += len(it.b)
 }
 
 // get returns a block that the caller must not change, or nil.
@@ -51,14 +61,18 @@ func (c *cache) get(id wire.CID) []byte {
 	return c.items[id].b
 }
 
-// turn opens a round and forgets bodies of rounds before keep.
-func (c *cache) turn(open, keep uint64) {
+// turn opens the round after head and forgets bodies of rounds before head's.
+func (c *cache) turn(head *wire.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open, c.overdue = open, false
+	c.open, c.overdue = head.Round+1, false
 	clear(c.committed)
+	c.voters = map[wire.PeerID]bool{}
+	for _, p := range head.Table {
+		c.voters[p.Peer] = true
+	}
 	for id, it := range c.items {
-		if it.round < keep {
+		if it.round < head.Round {
 			c.size -= len(it.b)
 			delete(c.items, id)
 		}
@@ -86,7 +100,7 @@ func (c *cache) serve(asker wire.PeerID, id wire.CID) ([]byte, error) {
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	if it.round >= c.open && c.open > 0 && !c.overdue && !c.committed[asker] {
+	if it.round >= c.open && c.open > 0 && !c.overdue && !c.committed[asker] && !(it.merged && c.voters[asker]) {
 		return nil, fs.ErrPermission
 	}
 	return it.b, nil

@@ -51,7 +51,7 @@ func (c chain) get(r uint64) (it chainItem, rec *wire.Record, err error) {
 func (c chain) item(r uint64) (it chainItem, err error) {
 	b, err := c.kv.Get(recordKey(r))
 	if err == nil {
-		err = wire.Unmarshal(b, &it, 2*wire.MaxBlock)
+		err = wire.Unmarshal(b, &it, maxChainItem)
 	}
 	return it, err
 }
@@ -119,6 +119,8 @@ type pullAnswer struct {
 
 const (
 	maxPullRequest = 64 << 10
-	maxPullAnswer  = 4 << 20
-	pullBudget     = 3 << 20
+	// maxChainItem bounds a record with what proves it.
+	maxChainItem  = 2*wire.MaxRecord + wire.MaxMessage
+	maxPullAnswer = 3 * wire.MaxRecord
+	pullBudget    = maxPullAnswer - 2*wire.MaxMessage
 )

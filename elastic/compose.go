@@ -22,7 +22,8 @@ const (
 // record knows it. The order is free; envelopes must have been opened.
 type Inputs struct {
 	Headers, Haves, Readys, Attests, Leaves, Stops []wire.Envelope
-	Merged                                         []wire.CID // of a window
+	Merged                                         []wire.CID         // of a window
+	Groups                                         []wire.GroupResult // of a round of several groups; then no headers
 }
 
 // ErrTooEarly is returned by Compose while the inputs do not yet allow a record.
@@ -30,29 +31,11 @@ var ErrTooEarly = errors.New("too early for a record")
 
 // composer holds one composition. Its fields are filled from top to bottom.
 type composer struct {
-	g    *wire.Genesis
-	run  wire.RunID
-	prev *wire.Record
-	plan *Plan
-	in   Inputs
-	rec  *wire.Record
-
-	headers map[wire.Digest]header
-	tally   map[wire.Digest]*tally
-}
-
-type header struct {
-	env wire.Envelope
-	wire.Header
-}
-
-// tally is what the HAVEs say of one header, in voting weight.
-type tally struct {
-	known, whole uint64
-	refused      map[wire.Reason]uint64
-	ms           []uint32
-	nonces       [][]byte
-	parts        []byte // union of the parts that somebody holds
+	ballot // of the voters; in a round of several groups its headers are empty
+	plan   *Plan
+	in     Inputs
+	rec    *wire.Record
+	speeds map[wire.PeerID]uint32 // that group results say
 }
 
 // Compose returns the record of the round after h's head. It is a pure function:
@@ -61,13 +44,17 @@ type tally struct {
 // contributions are there, and another error if an input has no place in the
 // record.
 func Compose(g *wire.Genesis, run wire.RunID, h History, in Inputs) (*wire.Record, error) {
-	c := &composer{g: g, run: run, prev: h.Head(), plan: MakePlan(g, h), in: in,
-		headers: map[wire.Digest]header{}, tally: map[wire.Digest]*tally{}}
-	if c.prev.Last {
+	return compose(g, run, h.Head(), MakePlan(g, h), in)
+}
+
+func compose(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, in Inputs) (*wire.Record, error) {
+	if prev.Last {
 		return nil, errors.New("compose record: the run has ended")
 	}
+	c := &composer{plan: plan, in: in, ballot: ballot{g: g, run: run, prev: prev, round: plan.Round, shares: plan.Shares, table: prev.Table,
+		kind: wire.KindHave, nonces: true}}
 	c.rec = &wire.Record{V: 1, Run: run, Round: c.plan.Round, Prev: c.prev.Digest(), Certified: c.prev.Certified}
-	for _, f := range []func() error{c.takeHeaders, c.takeHaves, c.cut, c.certify, c.seat, c.positions} {
+	for _, f := range []func() error{c.takeBallot, c.cut, c.certify, c.seat, c.positions} {
 		if err := f(); err != nil {
 			return nil, fmt.Errorf("compose record %d: %w", c.rec.Round, err)
 		}
@@ -78,11 +65,15 @@ func Compose(g *wire.Genesis, run wire.RunID, h History, in Inputs) (*wire.Recor
 
 // Validate checks that r is the record that its own inputs give.
 func Validate(g *wire.Genesis, run wire.RunID, h History, r *wire.Record) error {
+	return validate(g, run, h.Head(), MakePlan(g, h), r)
+}
+
+func validate(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, r *wire.Record) error {
 	in, err := inputsOf(r)
 	if err != nil {
 		return fmt.Errorf("validate record %d: %w", r.Round, err)
 	}
-	want, err := Compose(g, run, h, in)
+	want, err := compose(g, run, prev, plan, in)
 	if err != nil {
 		return err
 	}
@@ -93,7 +84,7 @@ func Validate(g *wire.Genesis, run wire.RunID, h History, r *wire.Record) error 
 }
 
 func inputsOf(r *wire.Record) (Inputs, error) {
-	in := Inputs{Merged: r.Merged}
+	in := Inputs{Merged: r.Merged, Groups: slices.Clone(r.Groups)}
 	for _, l := range []struct {
 		raw [][]byte
 		out *[]wire.Envelope
@@ -125,11 +116,11 @@ func bySender(a, b wire.Envelope) int {
 
 // admit checks and sorts one kind of input and returns it encoded. A sender
 // stands once in a list unless twice is set.
-func (c *composer) admit(list []wire.Envelope, kind wire.Kind, twice bool) ([][]byte, error) {
+func admit(run wire.RunID, list []wire.Envelope, kind wire.Kind, twice bool) ([][]byte, error) {
 	slices.SortFunc(list, bySender)
 	out := [][]byte{}
 	for i, e := range list {
-		if e.Kind != kind || e.Run != c.run {
+		if e.Kind != kind || e.Run != run {
 			return nil, fmt.Errorf("a %s of run %s among the %ss", e.Kind, e.Run.Short(), kind)
 		}
 		if i > 0 && list[i-1].Sender == e.Sender && list[i-1].Round == e.Round && (!twice || list[i-1].Digest() == e.Digest()) {
@@ -140,100 +131,36 @@ func (c *composer) admit(list []wire.Envelope, kind wire.Kind, twice bool) ([][]
 	return out, nil
 }
 
-func (c *composer) takeHeaders() (err error) {
-	if c.rec.Headers, err = c.admit(c.in.Headers, wire.KindHeader, true); err != nil {
+// takeBallot books what the voters state: of contributions, or of group results.
+func (c *composer) takeBallot() (err error) {
+	if c.plan.Groups != nil {
+		return c.takeGroups()
+	}
+	if len(c.in.Groups) > 0 {
+		return errors.New("group results in a round of one group")
+	}
+	c.rec.Groups = []wire.GroupResult{}
+	if c.rec.Headers, err = c.takeHeaders(c.in.Headers); err != nil {
 		return err
 	}
-	for i, e := range c.in.Headers {
-		if e.Round != c.rec.Round || c.plan.Share(e.Sender) == nil {
-			return fmt.Errorf("header of %s for round %d, who is not planned for", e.Sender.Short(), e.Round)
-		}
-		if len(c.rec.Headers[i]) > wire.MaxHeader {
-			return fmt.Errorf("header of %s has %d bytes, limit %d", e.Sender.Short(), len(c.rec.Headers[i]), wire.MaxHeader)
-		}
-		var h wire.Header
-		if err := e.Decode(&h); err != nil {
-			return err
-		}
-		c.headers[e.Digest()] = header{e, h}
-	}
-	return nil
-}
-
-func (c *composer) takeHaves() (err error) {
-	if c.rec.Haves, err = c.admit(c.in.Haves, wire.KindHave, false); err != nil {
-		return err
-	}
-	weight := uint64(0)
-	for _, e := range c.in.Haves {
-		power := c.prev.Table.Of(e.Sender)
-		owner := c.g.Preset.Reduced() && c.plan.Share(e.Sender) != nil
-		if power == 0 && !owner || e.Round != c.rec.Round {
-			return fmt.Errorf("HAVE of %s for round %d, who does not vote", e.Sender.Short(), e.Round)
-		}
-		var h wire.Have
-		if err := e.Decode(&h); err != nil {
-			return err
-		}
-		weight += power
-		for _, it := range h.Items {
-			c.count(it, power)
-		}
-	}
-	if !c.prev.Table.Quorum(weight) {
-		return fmt.Errorf("%w: HAVEs of weight %d of %d", ErrTooEarly, weight, c.prev.Table.Total())
-	}
-	for d, t := range c.tally {
-		if _, ok := c.headers[d]; !ok && c.prev.Table.More(t.known) {
-			return fmt.Errorf("header %s is known to more than a third but missing", d.Short())
-		}
-	}
-	return nil
-}
-
-func (c *composer) count(it wire.HaveItem, power uint64) {
-	t := c.tally[it.Header]
-	if t == nil {
-		t = &tally{refused: map[wire.Reason]uint64{}}
-		c.tally[it.Header] = t
-	}
-	t.known += power
-	switch it.State {
-	case wire.HaveWhole:
-		t.whole += power
-		t.ms = append(t.ms, it.Ms)
-		t.nonces = append(t.nonces, it.Nonce)
-		for i, b := range it.Parts {
-			if i == len(t.parts) {
-				t.parts = append(t.parts, 0)
-			}
-			t.parts[i] |= b
-		}
-	case wire.HaveRefused:
-		t.refused[it.Reason] += power
-	}
+	c.rec.Haves, err = c.takeHaves(c.in.Haves)
+	return err
 }
 
 // cut judges every planned peer.
 func (c *composer) cut() error {
-	c.rec.Cut = []wire.Verdict{}
-	roots := map[wire.Digest]bool{}
-	leaves := []wire.Digest{}
-	for _, s := range c.plan.Shares {
-		v := c.judge(s)
-		if v.Status == wire.Counted && !c.g.Preset.Cadence.Window {
-			root := c.headers[v.Header].Root
-			if roots[root] { // the later of two equal contributions is a copy
-				v = wire.Verdict{Peer: s.Peer, Status: wire.Refused, Reason: wire.ReasonCopy, Header: v.Header}
+	if c.plan.Groups != nil {
+		c.cutGroups()
+	} else {
+		c.rec.Cut = c.verdicts()
+		leaves := []wire.Digest{}
+		for _, v := range c.rec.Cut {
+			if v.Status == wire.Counted {
+				leaves = append(leaves, v.Header)
 			}
-			roots[root] = true
 		}
-		if v.Status == wire.Counted {
-			leaves = append(leaves, v.Header)
-		}
-		c.rec.Cut = append(c.rec.Cut, v)
+		c.rec.Root = wire.MerkleRoot(leaves)
 	}
-	c.rec.Root = wire.MerkleRoot(leaves)
 	if err := c.window(); err != nil {
 		return err
 	}
@@ -243,105 +170,6 @@ func (c *composer) cut() error {
 		return fmt.Errorf("%w: %d contributions, want %d", ErrTooEarly, c.rec.CountedPeers(), c.g.MinCounted)
 	}
 	return nil
-}
-
-func (c *composer) judge(s Share) wire.Verdict {
-	v := wire.Verdict{Peer: s.Peer, Status: wire.Absent}
-	var mine []wire.Digest
-	for _, e := range c.in.Headers { // in order
-		if e.Sender == s.Peer {
-			mine = append(mine, e.Digest())
-		}
-	}
-	switch {
-	case len(mine) == 0:
-		return v
-	case len(mine) > 1:
-		v.Status, v.Header = wire.Equivocated, mine[0]
-		return v
-	}
-	h, t := c.headers[mine[0]], c.tally[mine[0]]
-	if t == nil || !c.prev.Table.More(t.known) {
-		return v
-	}
-	v.Header = mine[0]
-	refuse := func(r wire.Reason) wire.Verdict {
-		v.Status, v.Reason = wire.Refused, r
-		return v
-	}
-	if !c.spansFit(s, h) {
-		return refuse(wire.ReasonSpans)
-	}
-	for _, r := range []wire.Reason{wire.ReasonNonFinite, wire.ReasonNorm, wire.ReasonSchema, wire.ReasonStale, wire.ReasonBody, wire.ReasonOversize} {
-		if c.prev.Table.More(t.refused[r]) {
-			return refuse(r)
-		}
-	}
-	nonce := nonceOf(h.Nonce, t.nonces)
-	if !c.prev.Table.More(t.whole) || nonce == nil || c.g.Preset.Reduced() && !covers(t.parts, h.Parts) {
-		v.Status = wire.Late
-		return v
-	}
-	v.Status, v.Nonce, v.ArrivalMs = wire.Counted, nonce, lowerMedian(t.ms)
-	v.Samples = uint32(wire.SpanLen(h.Spans))
-	return v
-}
-
-// covers reports whether the bitmap has the first n parts.
-func covers(bitmap []byte, n uint32) bool {
-	for i := range n {
-		if int(i/8) >= len(bitmap) || bitmap[i/8]&(1<<(i%8)) == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func nonceOf(want wire.Digest, nonces [][]byte) []byte {
-	for _, n := range nonces {
-		if len(n) == 32 && wire.Sum(n) == want {
-			return n
-		}
-	}
-	return nil
-}
-
-// ridden returns the positions of the late work that p may carry into this
-// round: those of its header in record r-1, if that says late.
-func (c *composer) ridden(p wire.PeerID) []wire.Span {
-	v, ok := c.prev.Verdict(p)
-	if !ok || v.Status != wire.Late || c.g.Preset.Cadence.Window {
-		return nil
-	}
-	for _, raw := range c.prev.Headers {
-		e, err := wire.Open(raw)
-		var h wire.Header
-		if err == nil && e.Digest() == v.Header && e.Decode(&h) == nil && h.Late == 0 {
-			return h.Spans
-		}
-	}
-	return nil
-}
-
-// spansFit reports whether h uses late work of record r-1 whole, or none, and
-// then a prefix of what the plan dealt.
-func (c *composer) spansFit(s Share, h header) bool {
-	want := []wire.Span{}
-	if h.Late != 0 {
-		late := c.ridden(s.Peer)
-		if h.Late != c.prev.Round || len(late) == 0 {
-			return false
-		}
-		want = append(want, late...)
-	}
-	n := wire.SpanLen(h.Spans)
-	late := wire.SpanLen(want)
-	empty := n == 0 && !(c.g.Preset.Cadence.Window && h.Steps == 0) // a window may fail at its first step
-	if n < late || empty || n >= 1<<24 {
-		return false
-	}
-	used, _ := wire.SplitSpans(s.Spans, n-late)
-	return slices.Equal(append(want, used...), h.Spans)
 }
 
 // window sets how many steps of a window count: the last one that more than a
@@ -407,7 +235,7 @@ func WindowSteps(r, prev *wire.Record) int { return int(r.Steps - prev.Steps) }
 // certify takes the attestations and moves Certified to the newest version that
 // two thirds of the weight computed alike.
 func (c *composer) certify() (err error) {
-	if c.rec.Attests, err = c.admit(c.in.Attests, wire.KindAttest, false); err != nil {
+	if c.rec.Attests, err = admit(c.run, c.in.Attests, wire.KindAttest, false); err != nil {
 		return err
 	}
 	weight := map[wire.Certified]uint64{}
@@ -432,6 +260,9 @@ func (c *composer) finish() {
 	seed := append([]byte("hived/seed/v1\n"), c.prev.Seed[:]...)
 	for _, v := range c.rec.Cut {
 		seed = append(seed, v.Nonce...)
+	}
+	for _, o := range CountedGroups(c.rec) {
+		seed = append(seed, o.Nonces[:]...)
 	}
 	c.rec.Seed = wire.Sum(seed)
 	c.rec.Last = c.rec.Round >= c.g.Rounds || len(c.rec.Stops) > 0

@@ -53,6 +53,14 @@ type Applied struct {
 	Err     error // why it is not the one that was asked for
 }
 
+// GroupMerged is the end of what MergeGroup asked for.
+type GroupMerged struct {
+	Round  uint64
+	Cut    wire.Digest
+	Merged wire.CID    // of the merged update; zero when nothing counts
+	Nonces wire.Digest // of what counts, in peer order
+}
+
 // Tick says that time has passed.
 type Tick struct{}
 
@@ -69,6 +77,7 @@ func (TrainFailed) event() {}
 func (Decided) event()     {}
 func (Started) event()     {}
 func (Applied) event()     {}
+func (GroupMerged) event() {}
 func (Tick) event()        {}
 func (Connected) event()   {}
 
@@ -102,6 +111,7 @@ type Say struct {
 	Slot  string // empty: nothing is kept
 	// Latest makes the slot hold the newest statement instead of the only one.
 	Latest bool
+	To     []wire.PeerID // whom it goes to; nil: everybody
 }
 
 // Train asks for the local work of a plan.
@@ -138,6 +148,17 @@ type PullRecord struct{ Cert wire.Cert }
 // PullFrom asks a peer that is ahead for what it knows.
 type PullFrom struct{ Peer wire.PeerID }
 
+// MergeGroup asks for the merge of what a group's cut counts.
+type MergeGroup struct{ View *GroupView }
+
+// FetchGroup asks for the merged update of another group, to be checked; a
+// BodyChecked with the outcome's digest answers.
+type FetchGroup struct {
+	Round   uint64
+	Outcome *wire.GroupOutcome
+	Members []wire.PeerID
+}
+
 // RoundDone reports a decided round for people and metrics.
 type RoundDone struct {
 	Record *wire.Record
@@ -162,5 +183,7 @@ func (Apply) command()         {}
 func (PullRecord) command()    {}
 func (PullFrom) command()      {}
 func (RoundDone) command()     {}
+func (MergeGroup) command()    {}
+func (FetchGroup) command()    {}
 func (Wake) command()          {}
 func (Finished) command()      {}

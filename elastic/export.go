@@ -31,7 +31,7 @@ type Proven struct {
 // ParseProven decodes a record file.
 func ParseProven(b []byte) (*Proven, error) {
 	var it chainItem
-	if err := wire.Unmarshal(b, &it, 2*wire.MaxBlock); err != nil {
+	if err := wire.Unmarshal(b, &it, maxChainItem); err != nil {
 		return nil, err
 	}
 	p := &Proven{Raw: it.Record}
@@ -95,7 +95,7 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 			add(e)
 		}
 	}
-	var prev *wire.Record
+	var h History // before the record
 	err := r.chain.walk(0, func(it chainItem, rec *wire.Record) error {
 		if err := put(RecordFile(rec.Round), wire.Marshal(it)); err != nil {
 			return err
@@ -107,12 +107,14 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 			}
 			add(e)
 		}
-		if prev != nil {
-			if err := r.exportBlocks(ctx, rec, prev, put); err != nil {
-				return fmt.Errorf("blocks of round %d: %w", rec.Round, err)
-			}
+		if len(h) == 0 {
+			h = History{rec}
+			return nil
 		}
-		prev = rec
+		if err := r.exportBlocks(ctx, rec, h, put); err != nil {
+			return fmt.Errorf("blocks of round %d: %w", rec.Round, err)
+		}
+		h = h.With(rec)
 		return nil
 	})
 	if err != nil {
@@ -130,14 +132,10 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 	return r.exportState(ctx, put)
 }
 
-func (r *Runner) exportBlocks(ctx context.Context, rec, prev *wire.Record, put Put) error {
+func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, put Put) error {
 	write := func(id wire.CID, b []byte) error { return put(BlockFile(id), b) }
-	headers, err := CountedHeaders(rec)
-	if err != nil {
-		return err
-	}
 	if r.cfg.Genesis.Preset.Cadence.Window {
-		for _, id := range rec.Merged[:WindowSteps(rec, prev)] {
+		for _, id := range rec.Merged[:WindowSteps(rec, h.Head())] {
 			err := eachBlock(ctx, id, r.getFrom(r.holders()), func(b []byte) error { return write(wire.RawCID(b), b) })
 			if err != nil {
 				return fmt.Errorf("merged gradient: %w", err)
@@ -145,9 +143,35 @@ func (r *Runner) exportBlocks(ctx context.Context, rec, prev *wire.Record, put P
 		}
 		return nil
 	}
+	headers, err := CountedHeaders(rec)
+	if err != nil {
+		return err
+	}
+	if err := r.exportBodies(ctx, headers, nil, write); err != nil {
+		return err
+	}
+	for _, o := range CountedGroups(rec) {
+		members := membersOf(rec, o)
+		v, err := r.model.FetchGroupCut(ctx, h.Head(), r.mach.cfg.Plans.After(h), rec, o, r.getFrom(r.holders(members...)))
+		if err != nil {
+			return err
+		}
+		if err := write(wire.RawDigestCID(o.Cut), wire.Marshal(&v.Cut)); err != nil {
+			return err
+		}
+		if err := r.exportBodies(ctx, v.Counted, members, write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportBodies writes the bodies of counted headers, which their senders have,
+// and perhaps others.
+func (r *Runner) exportBodies(ctx context.Context, headers []CountedHeader, others []wire.PeerID, write func(wire.CID, []byte) error) error {
 	for _, h := range headers {
 		var werr error
-		_, err := r.model.FetchBody(ctx, &h.Header, nil, r.getFrom(r.holders(h.Env.Sender)), func(id wire.CID, b []byte) {
+		_, err := r.model.FetchBody(ctx, &h.Header, nil, r.getFrom(r.holders(append([]wire.PeerID{h.Env.Sender}, others...)...)), func(id wire.CID, b []byte) {
 			if e := write(id, b); e != nil {
 				werr = e
 			}

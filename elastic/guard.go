@@ -12,24 +12,29 @@ import (
 type crowd struct {
 	started bool
 	head    uint64
-	seats   map[wire.PeerID]bool
+	record  *wire.Record // the head; nil before the start
 }
 
 func crowdOf(head *wire.Record) *crowd {
-	c := &crowd{seats: map[wire.PeerID]bool{}}
-	if head != nil {
-		c.started, c.head = true, head.Round
-		for _, s := range head.Roster {
-			c.seats[s.Peer] = true
-		}
+	if head == nil {
+		return &crowd{}
 	}
-	return c
+	return &crowd{started: true, head: head.Round, record: head}
+}
+
+// seated reports whether a peer has a seat.
+func (c *crowd) seated(p wire.PeerID) bool {
+	if c.record == nil {
+		return false
+	}
+	_, ok := c.record.Seat(p)
+	return ok
 }
 
 // Belongs reports whether a peer has a seat in the run or may get one. It may be
 // called concurrently.
 func (r *Runner) Belongs(p wire.PeerID) bool {
-	return r.crowd.Load().seats[p] || p == r.cfg.Genesis.Creator || r.cfg.Genesis.Admission.Admits(p)
+	return r.crowd.Load().seated(p) || p == r.cfg.Genesis.Creator || r.cfg.Genesis.Admission.Admits(p)
 }
 
 // concerns reports whether an announcement can still matter here: from somebody
@@ -40,14 +45,18 @@ func (r *Runner) concerns(e *wire.Envelope) bool {
 		return false
 	}
 	c := r.crowd.Load()
-	return !c.started || e.Round > c.head || e.Kind != wire.KindHeader && e.Kind != wire.KindHave
+	switch e.Kind {
+	case wire.KindHeader, wire.KindHave, wire.KindGroupHave, wire.KindGroupCut, wire.KindGroupVote, wire.KindGroup:
+		return !c.started || e.Round > c.head
+	}
+	return true
 }
 
 // mayVote reports whether a peer may have a vote. Before the start record is known
 // everybody who belongs to the run may.
 func (r *Runner) mayVote(p wire.PeerID) bool {
 	c := r.crowd.Load()
-	return c.seats[p] || !c.started && r.Belongs(p)
+	return c.seated(p) || !c.started && r.Belongs(p)
 }
 
 // sliceFits reports whether a slice is one that a member sends about now, and no
@@ -58,7 +67,7 @@ func (r *Runner) sliceFits(from wire.PeerID, s *slice) bool {
 	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.parts) || s.Round < c.head || s.Round > c.head+2 {
 		return false
 	}
-	if !c.seats[from] && s.Round < c.head+2 { // the next record may seat it
+	if !c.seated(from) && s.Round < c.head+2 { // the next record may seat it
 		return false
 	}
 	if !window && (!p.Reduced() || !s.Merged || s.Step != 0) || s.Step >= wire.MaxWindow {
@@ -99,7 +108,7 @@ func (r *Runner) openAll(from wire.PeerID, raws [][]byte) []wire.Envelope {
 	var out []wire.Envelope
 	for _, raw := range raws {
 		e, err := wire.OpenBlock(raw)
-		if err == nil && (len(raw) <= wire.MaxMessage || e.Kind == wire.KindProposal) && CheckForm(r.cfg.Run, &e) == Accept && r.concerns(&e) {
+		if err == nil && (len(raw) <= wire.MaxMessage || e.Kind == wire.KindProposal || e.Kind == wire.KindGroupCut) && CheckForm(r.cfg.Run, &e) == Accept && r.concerns(&e) {
 			out = append(out, e)
 		}
 	}

@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"slices"
 	"time"
 
 	"github.com/apiary-net/hived/wire"
@@ -46,6 +47,14 @@ func CheckForm(run wire.RunID, e *wire.Envelope) Verdict {
 		body = &wire.Leave{}
 	case wire.KindStop:
 		body = &wire.Stop{}
+	case wire.KindGroupHave:
+		body = &wire.Have{}
+	case wire.KindGroupCut:
+		body = &wire.GroupCut{}
+	case wire.KindGroupVote:
+		body = &wire.GroupVote{}
+	case wire.KindGroup:
+		body = &wire.GroupResult{}
 	case wire.KindHead:
 		body = &wire.Head{}
 	default:
@@ -74,7 +83,7 @@ func (m *Machine) hear(now time.Time, e wire.Envelope) []Command {
 		}
 	case wire.KindProposal:
 		return m.hearProposal(now, e)
-	case wire.KindHeader, wire.KindHave:
+	case wire.KindHeader, wire.KindHave, wire.KindGroupHave, wire.KindGroupCut, wire.KindGroupVote, wire.KindGroup:
 		return m.hearRound(now, e)
 	}
 	return nil
@@ -99,7 +108,7 @@ func (m *Machine) hearReady(e wire.Envelope) {
 	case ok && old.Round > e.Round:
 		return
 	case ok, m.seated(e.Sender), e.Sender == g.Creator, e.Sender == m.cfg.Self:
-	case !g.Admission.Admits(e.Sender), len(m.readys) >= 4*wire.MaxMembers:
+	case !g.Admission.Admits(e.Sender), len(m.readys) >= g.Seats()+3*wire.MaxMembers:
 		return // newcomers never take the room of members
 	}
 	m.readys[e.Sender] = e
@@ -111,15 +120,26 @@ func (m *Machine) hearAttest(e wire.Envelope) []Command {
 	if m.Head() == nil || m.Head().Table.Of(e.Sender) == 0 {
 		return nil
 	}
-	if e.Round > m.Head().Round {
-		return []Command{PullFrom{e.Sender}}
-	}
 	k := attestKey{e.Round, e.Sender}
-	if _, ok := m.attests[k]; ok || e.Round <= m.Head().Certified.Round && !m.Head().Last || len(m.attests) >= 4*planWindow*wire.MaxVoters {
+	_, again := m.attests[k]
+	stale := e.Round <= m.Head().Certified.Round && !m.Head().Last
+	if !again && !stale && e.Round <= m.Head().Round+1 && len(m.attests) < 4*planWindow*wire.MaxVoters {
+		m.attests[k] = e
+	}
+	if e.Round > m.Head().Round {
+		return m.behind(e)
+	}
+	return nil
+}
+
+// behind pulls from a peer that is ahead. Of the many that a large swarm hears of
+// the first is asked; the others' turn comes with the clock.
+func (m *Machine) behind(e wire.Envelope) []Command {
+	if m.grouped() && e.Round <= m.round.ahead {
 		return nil
 	}
-	m.attests[k] = e
-	return nil
+	m.round.ahead = e.Round
+	return []Command{PullFrom{e.Sender}}
 }
 
 func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
@@ -130,11 +150,14 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 	if e.Round < r.plan.Round {
 		return nil
 	}
-	if e.Kind == wire.KindHave {
+	switch e.Kind {
+	case wire.KindHave:
 		m.hearHave(e)
 		return nil
+	case wire.KindGroupHave, wire.KindGroupCut, wire.KindGroupVote, wire.KindGroup:
+		return m.hearGroup(e)
 	}
-	if r.plan.Share(e.Sender) == nil {
+	if _, ok := slices.BinarySearchFunc(m.exchanging(), e.Sender, wire.PeerID.Compare); !ok {
 		return nil
 	}
 	d := e.Digest()
@@ -153,7 +176,10 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 	}
 	ms := uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
 	r.headers[d] = &known{env: e, header: h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: ms}}
-	r.changed = true
+	r.haves.changed = true
+	if r.group != nil {
+		r.group.haves.changed = true
+	}
 	return nil
 }
 
@@ -162,10 +188,7 @@ func (m *Machine) hearHave(e wire.Envelope) {
 	if !m.speaks(e.Sender) || e.Decode(&h) != nil || !m.plausible(&h) {
 		return
 	}
-	if _, ok := m.round.haves[e.Sender]; ok && h.Seq <= m.round.seqs[e.Sender] {
-		return
-	}
-	m.round.haves[e.Sender], m.round.seqs[e.Sender] = e, h.Seq
+	m.round.haves.hear(e, h.Seq)
 }
 
 // plausible reports whether h is as long as what it says: the record embeds it,
@@ -200,7 +223,7 @@ func (m *Machine) keep(e wire.Envelope) []Command {
 		m.ahead[k] = e
 	}
 	if e.Kind != wire.KindProposal && m.round.plan != nil && e.Round > m.round.plan.Round {
-		return []Command{PullFrom{e.Sender}}
+		return m.behind(e)
 	}
 	return nil
 }
@@ -234,7 +257,7 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 	if e.Round < m.next || r.Round != m.round.plan.Round || e.Sender != m.cfg.Voters.Leader(head.Seed, r.Round, m.next) {
 		return nil
 	}
-	if m.round.proposal != nil || Validate(m.cfg.Genesis, m.cfg.Run, m.h, r) != nil {
+	if m.round.proposal != nil || validate(m.cfg.Genesis, m.cfg.Run, head, m.round.plan, r) != nil {
 		return nil
 	}
 	m.round.proposals[r.Digest()] = r

@@ -20,9 +20,11 @@ type MachineConfig struct {
 	Run     wire.RunID
 	Self    wire.PeerID
 	Voters  Voters
-	// LastHave returns the newest HAVE that an earlier life signed for a round,
-	// or nil: what it said whole stays whole. Default: none.
-	LastHave func(round uint64) *wire.Have
+	// LastHave returns the newest HAVE of a kind that an earlier life signed for a
+	// round, or nil: what it said whole stays whole. Default: none.
+	LastHave func(kind wire.Kind, round uint64) *wire.Have
+	// Plans of the run, which several peers may share. Default: its own.
+	Plans *Plans
 	// Parts is how many parts the model has: what a HAVE may name.
 	Parts int
 	// ProposalTimeout is how long a voter that holds HAVEs of two thirds waits
@@ -90,15 +92,13 @@ type known struct {
 type round struct {
 	plan        *Plan
 	headers     map[wire.Digest]*known
-	haves       map[wire.PeerID]wire.Envelope
-	seqs        map[wire.PeerID]uint32
-	trained     bool // Train was asked for
-	ready       bool // READY was said
+	haves       *book                   // of the voters, in reduced rounds of owners too
+	group       *membership             // of this peer, in a round of several groups; else nil
+	results     map[wire.Digest]*result // of groups, by outcome
+	ahead       uint64                  // newest round that others were asked about
+	trained     bool                    // Train was asked for
+	ready       bool                    // READY was said
 	left        bool
-	seq         uint32
-	said        []wire.HaveItem
-	changed     bool // a header came, or what is known of one
-	told        bool // HAVE was said in this life: what an earlier one said may be lost
 	quorumAt    time.Time
 	proposals   map[wire.Digest]*wire.Record // valid, of the running instance
 	proposal    *wire.Record
@@ -109,18 +109,26 @@ type round struct {
 	fetched     map[uint64]bool // instances whose proposal the leader was asked for
 }
 
+func newRound() round {
+	return round{headers: map[wire.Digest]*known{}, haves: newBook(), results: map[wire.Digest]*result{},
+		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
+}
+
 // NewMachine returns a machine that knows no record yet.
 func NewMachine(cfg MachineConfig) *Machine {
 	if cfg.ProposalTimeout == 0 {
 		cfg.ProposalTimeout = time.Second
 	}
 	if cfg.LastHave == nil {
-		cfg.LastHave = func(uint64) *wire.Have { return nil }
+		cfg.LastHave = func(wire.Kind, uint64) *wire.Have { return nil }
+	}
+	if cfg.Plans == nil {
+		cfg.Plans = NewPlans(cfg.Genesis)
 	}
 	if cfg.GoneAfter == 0 {
 		cfg.GoneAfter = 2 * time.Second
 	}
-	return &Machine{cfg: cfg, readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
+	return &Machine{cfg: cfg, round: newRound(), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
 		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, gone: map[wire.PeerID]time.Time{}}
 }
 
@@ -134,8 +142,9 @@ func (m *Machine) Restore(now time.Time, h History, next uint64, start wire.CID,
 	}
 	m.open()
 	if m.round.plan != nil {
-		if old := m.cfg.LastHave(m.round.plan.Round); old != nil {
-			m.round.seq, m.round.said = old.Seq, old.Items
+		m.round.haves.restore(m.cfg.LastHave(wire.KindHave, m.round.plan.Round))
+		if m.round.group != nil {
+			m.round.group.haves.restore(m.cfg.LastHave(wire.KindGroupHave, m.round.plan.Round))
 		}
 	}
 }
@@ -164,7 +173,8 @@ func (m *Machine) Known() []wire.Envelope {
 	for _, d := range m.sortedHeaders() {
 		out = append(out, m.round.headers[d].env)
 	}
-	out = append(out, values(m.round.haves, all)...)
+	out = append(out, values(m.round.haves.by, all)...)
+	out = append(out, m.knownOfGroups()...)
 	out = append(out, values(m.attests, all)...)
 	out = append(out, values(m.leaves, all)...)
 	if m.stop != nil {
@@ -216,7 +226,7 @@ func (m *Machine) HoldsHeaderOf(p wire.PeerID) bool {
 func (m *Machine) silentOwners() []wire.PeerID {
 	var out []wire.PeerID
 	for _, p := range m.round.plan.Peers() {
-		if _, said := m.round.haves[p]; !said {
+		if !m.round.haves.has(p) {
 			out = append(out, p)
 		}
 	}
@@ -235,13 +245,13 @@ func (m *Machine) Missing() (peers, voters []wire.PeerID) {
 	if m.round.plan == nil {
 		return nil, nil
 	}
-	for _, s := range m.round.plan.Shares {
-		if !m.resolved(s.Peer) {
-			peers = append(peers, s.Peer)
+	for _, p := range m.exchanging() {
+		if !m.resolved(p) {
+			peers = append(peers, p)
 		}
 	}
 	for _, v := range m.Head().Table {
-		if _, ok := m.round.haves[v.Peer]; !ok {
+		if !m.round.haves.has(v.Peer) {
 			voters = append(voters, v.Peer)
 		}
 	}
@@ -251,10 +261,10 @@ func (m *Machine) Missing() (peers, voters []wire.PeerID) {
 
 // open begins the round after the head.
 func (m *Machine) open() {
-	m.round = round{headers: map[wire.Digest]*known{}, haves: map[wire.PeerID]wire.Envelope{}, seqs: map[wire.PeerID]uint32{},
-		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
+	m.round = newRound()
 	if !m.Head().Last {
-		m.round.plan = MakePlan(m.cfg.Genesis, m.h)
+		m.round.plan = m.cfg.Plans.After(m.h)
+		m.round.group = m.joinGroup()
 	}
 	for p, e := range m.readys {
 		if e.Round+maxReadyBehind < m.Head().Round+1 {
@@ -296,7 +306,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 	case BodyChecked:
 		m.checked(now, ev)
 	case Trained:
-		out = m.trained(ev)
+		out = m.trained(now, ev)
 	case TrainFailed:
 		if m.round.plan != nil && ev.Round == m.round.plan.Round {
 			m.round.trained = false // and is asked for again
@@ -307,6 +317,8 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 		out = m.started(now, ev.Record, ev.Env)
 	case Applied:
 		out = m.appliedVersion(ev)
+	case GroupMerged:
+		out = m.mergedGroup(now, ev)
 	case Connected:
 		if ev.Up {
 			delete(m.gone, ev.Peer)
@@ -329,11 +341,18 @@ func (m *Machine) waitedFor(p wire.PeerID) bool {
 }
 
 func (m *Machine) checked(now time.Time, ev BodyChecked) {
+	if r := m.round.results[ev.Header]; r != nil {
+		m.checkedResult(now, r, ev)
+		return
+	}
 	k := m.round.headers[ev.Header]
 	if k == nil {
 		return
 	}
-	m.round.changed = true
+	if g := m.round.group; g != nil {
+		g.haves.changed = true
+	}
+	m.round.haves.changed = true
 	if k.item.State != wire.HaveSeen {
 		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
 			k.item.Parts = union(k.item.Parts, ev.Parts)
@@ -360,11 +379,11 @@ func union(a, b []byte) []byte {
 	return out
 }
 
-func (m *Machine) trained(ev Trained) []Command {
+func (m *Machine) trained(now time.Time, ev Trained) []Command {
 	if m.round.plan == nil || ev.Round != m.round.plan.Round || ev.Header.Body.IsZero() {
 		return nil
 	}
-	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: slot("header", ev.Round)}}
+	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: slot("header", ev.Round), To: m.audience(wire.KindHeader, now)}}
 }
 
 func (m *Machine) started(now time.Time, r *wire.Record, env wire.Envelope) []Command {

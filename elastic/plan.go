@@ -3,6 +3,7 @@ package elastic
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/apiary-net/hived/wire"
@@ -40,16 +41,20 @@ type Plan struct {
 	LRScale  float32     // of the inner rate
 	Cursor   uint64      // first position that is not dealt after this plan
 	Returned []wire.Span // returned positions that this plan did not deal again
+	// Groups holds the members of each averaging group, ascending; nil where all
+	// active peers are one group.
+	Groups [][]wire.PeerID
 }
 
 // Share returns p's share, or nil if p is not planned for.
-func (p *Plan) Share(id wire.PeerID) *Share {
-	for i := range p.Shares {
-		if p.Shares[i].Peer == id {
-			return &p.Shares[i]
-		}
+func (p *Plan) Share(id wire.PeerID) *Share { return shareOf(p.Shares, id) }
+
+func shareOf(shares []Share, id wire.PeerID) *Share {
+	i, ok := slices.BinarySearchFunc(shares, id, func(s Share, id wire.PeerID) int { return s.Peer.Compare(id) })
+	if !ok {
+		return nil
 	}
-	return nil
+	return &shares[i]
 }
 
 // Peers returns the active peers, ascending.
@@ -59,6 +64,33 @@ func (p *Plan) Peers() []wire.PeerID {
 		out[i] = s.Peer
 	}
 	return out
+}
+
+// Plans makes the plans of one run and remembers the newest: all that composes or
+// checks a record of a round reads the same one. It may be used concurrently, and
+// by several peers of a run.
+type Plans struct {
+	g  *wire.Genesis
+	mu sync.Mutex
+	by map[wire.Digest]*Plan // of the records that they follow; a few
+}
+
+// NewPlans returns the plans of a run.
+func NewPlans(g *wire.Genesis) *Plans { return &Plans{g: g, by: map[wire.Digest]*Plan{}} }
+
+// After returns the plan of the round after h's head. The caller must not change
+// it.
+func (p *Plans) After(h History) *Plan {
+	name := h.Head().Digest()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.by[name] == nil {
+		if len(p.by) >= planWindow {
+			clear(p.by)
+		}
+		p.by[name] = MakePlan(p.g, h)
+	}
+	return p.by[name]
 }
 
 // MakePlan returns the plan of the round after h's head. It is a pure function
@@ -77,6 +109,9 @@ func MakePlan(g *wire.Genesis, h History) *Plan {
 			Spans: dealer.deal(uint64(steps) * uint64(g.Preset.Inner.Batch))})
 	}
 	p.Cursor, p.Returned = dealer.cursor, dealer.returned
+	if n := int(g.Group); len(p.Shares) > n && !g.Preset.Cadence.Window && !g.Preset.Reduced() {
+		p.Groups = groupsOf(head.Seed, p.Peers(), n)
+	}
 	return p
 }
 

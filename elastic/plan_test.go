@@ -78,7 +78,7 @@ func genesis() *wire.Genesis {
 	if err != nil {
 		panic(err)
 	}
-	g := &wire.Genesis{V: 1, Numerics: 1, Name: "t", Rounds: 100, MinPeers: 1, MinCounted: 1, MinVoters: 1, PartValues: 4096, Preset: p.Preset,
+	g := &wire.Genesis{V: 1, Numerics: 1, Name: "t", Rounds: 100, MinPeers: 1, MinCounted: 1, MinVoters: 1, Group: wire.MaxMembers, PartValues: 4096, Preset: p.Preset,
 		Deadline: wire.Deadline{MinMs: 100, MaxMs: 60_000, Mads: 4}, Data: []wire.DataContract{{Name: "d", Train: 1000}}, Admission: wire.Admission{Mode: "open"}}
 	g.Preset.Inner.Batch, g.Preset.Cadence.Steps = 4, 30
 	return g

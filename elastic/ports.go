@@ -46,6 +46,12 @@ type Update struct {
 type Network interface {
 	// Publish announces an envelope to the run's peers.
 	Publish(ctx context.Context, b []byte) error
+	// Tell announces an envelope to some peers, who may include this one, which
+	// needs it not.
+	Tell(ctx context.Context, to []wire.PeerID, b []byte) error
+	// Keep asks for connections with the peers that the open round needs, instead
+	// of those that the one before needed, and returns who cannot be reached.
+	Keep(ctx context.Context, peers []wire.PeerID) (unreachable []wire.PeerID)
 	// Send gives one message to one peer, in order, within a deadline.
 	Send(ctx context.Context, to wire.PeerID, kind SendKind, b []byte) error
 	// Pull asks one peer for round state.

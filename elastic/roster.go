@@ -11,13 +11,13 @@ import (
 // seat makes the roster and the table of the record: who is active in the next
 // round, who joined, left, and votes.
 func (c *composer) seat() (err error) {
-	if c.rec.Readys, err = c.admit(c.in.Readys, wire.KindReady, false); err != nil {
+	if c.rec.Readys, err = admit(c.run, c.in.Readys, wire.KindReady, false); err != nil {
 		return err
 	}
-	if c.rec.Leaves, err = c.admit(c.in.Leaves, wire.KindLeave, false); err != nil {
+	if c.rec.Leaves, err = admit(c.run, c.in.Leaves, wire.KindLeave, false); err != nil {
 		return err
 	}
-	if c.rec.Stops, err = c.admit(c.in.Stops, wire.KindStop, false); err != nil {
+	if c.rec.Stops, err = admit(c.run, c.in.Stops, wire.KindStop, false); err != nil {
 		return err
 	}
 	for _, e := range c.in.Stops {
@@ -55,8 +55,8 @@ func (c *composer) find(p wire.PeerID) int {
 // update carries a seat over the cut.
 func (c *composer) update(s *wire.Seat) {
 	v, planned := c.rec.Verdict(s.Peer)
-	if h, ok := c.headers[v.Header]; ok && h.TrainMs > 0 && (v.Status == wire.Counted || v.Status == wire.Late) {
-		s.Speed = uint32(min(max(1, wire.SpanLen(h.Spans)*1000/uint64(h.TrainMs)), 1<<31))
+	if speed := c.speed(v); speed > 0 && (v.Status == wire.Counted || v.Status == wire.Late) {
+		s.Speed = speed
 	}
 	if planned && v.Status == wire.Counted {
 		s.Counted, s.Missed, s.Lates, s.Active = s.Counted+1, 0, 0, true
@@ -89,8 +89,8 @@ func (c *composer) ready(e wire.Envelope) error {
 	if !c.g.Admission.Admits(e.Sender) {
 		return fmt.Errorf("READY of %s, who is not admitted", e.Sender.Short())
 	}
-	if len(c.rec.Roster) >= wire.MaxMembers {
-		return fmt.Errorf("READY of %s, but all %d seats are taken", e.Sender.Short(), wire.MaxMembers)
+	if len(c.rec.Roster) >= c.g.Seats() {
+		return fmt.Errorf("READY of %s, but all %d seats are taken", e.Sender.Short(), c.g.Seats())
 	}
 	rank := uint32(0)
 	for _, s := range c.rec.Roster {
@@ -151,28 +151,28 @@ func (c *composer) positions() error {
 		switch v.Status {
 		case wire.Counted:
 			rode = h.Late != 0
-			used = wire.SpanLen(h.Spans)
+			used = uint64(v.Samples)
 			if rode {
-				used -= wire.SpanLen(c.ridden(s.Peer))
+				used -= wire.SpanLen(ridden(c.g, c.prev, s.Peer))
 			}
 			if c.g.Preset.Cadence.Window { // steps past the last common one are undone
 				used = min(used, uint64(WindowSteps(c.rec, c.prev))*uint64(c.g.Preset.Inner.Batch))
 			}
 		case wire.Late:
-			if h.Late == 0 && !c.g.Preset.Cadence.Window { // may ride into the next round
+			if h.Late == 0 && !c.g.Preset.Cadence.Window && c.plan.Groups == nil { // may ride into the next round
 				used = wire.SpanLen(h.Spans)
 			}
 		}
 		_, rest := wire.SplitSpans(s.Spans, used)
 		back = append(back, rest...)
 		if !rode {
-			back = append(back, c.ridden(s.Peer)...)
+			back = append(back, ridden(c.g, c.prev, s.Peer)...)
 		}
 	}
 	// Late work of peers that are not planned for any more is dropped too.
 	for _, v := range c.prev.Cut {
 		if v.Status == wire.Late && c.plan.Share(v.Peer) == nil {
-			back = append(back, c.ridden(v.Peer)...)
+			back = append(back, ridden(c.g, c.prev, v.Peer)...)
 		}
 	}
 	c.rec.Returned = normal(back, true)
@@ -186,19 +186,17 @@ func (c *composer) positions() error {
 // first by rank and then in peer order; the first 21 vote. version is that of
 // the start weights.
 func ComposeStart(g *wire.Genesis, run wire.RunID, version wire.CID, readys []wire.Envelope) (*wire.Record, error) {
-	c := &composer{g: g, run: run}
 	r := &wire.Record{V: 1, Run: run, Certified: wire.Certified{Version: version}, Cut: []wire.Verdict{}, Returned: []wire.Span{},
-		Headers: [][]byte{}, Haves: [][]byte{}, Attests: [][]byte{}, Leaves: [][]byte{}, Stops: [][]byte{}}
-	c.rec = r
+		Headers: [][]byte{}, Haves: [][]byte{}, Attests: [][]byte{}, Leaves: [][]byte{}, Stops: [][]byte{}, Groups: []wire.GroupResult{}}
 	var err error
-	if r.Readys, err = c.admit(readys, wire.KindReady, false); err != nil {
+	if r.Readys, err = admit(run, readys, wire.KindReady, false); err != nil {
 		return nil, fmt.Errorf("compose start record: %w", err)
 	}
 	if len(readys) < int(g.MinPeers) {
 		return nil, fmt.Errorf("compose start record: %w: %d of %d peers are ready", ErrTooEarly, len(readys), g.MinPeers)
 	}
-	if len(readys) > wire.MaxMembers {
-		return nil, fmt.Errorf("compose start record: %d peers, limit %d", len(readys), wire.MaxMembers)
+	if len(readys) > g.Seats() {
+		return nil, fmt.Errorf("compose start record: %d peers, limit %d", len(readys), g.Seats())
 	}
 	rank := uint32(1)
 	for _, e := range readys {

@@ -36,6 +36,7 @@ type Config struct {
 	Observe func(Info)
 	Logger  *slog.Logger // default: discards
 	Env     Env          // default: Threads
+	Plans   *Plans       // of the run; default: its own
 	Rand    *rand.Rand   // picks whom to pull from; default: seeded by the key
 }
 
@@ -161,7 +162,7 @@ func New(cfg Config) (*Runner, error) {
 		calls: newMailbox[*call](env, inbox, eventQueue), jobs: newMailbox[func(context.Context)](env, env.NewSignal(), 16),
 		slices: newMailbox[sliceIn](env, env.NewSignal(), 1024), ended: make(chan struct{}), idle: env.NewSignal(),
 		fetchers: newGate(env, maxFetchers), pulling: map[wire.PeerID]bool{}}
-	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Parts: len(model.parts)})
+	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: len(model.parts)})
 	r.crowd.Store(crowdOf(nil))
 	r.work = &worker{r: r}
 	if err := r.restore(); err != nil {
@@ -207,7 +208,7 @@ func (r *Runner) restore() error {
 	}
 	if len(h) > 0 {
 		r.mach.Restore(r.env.Now(), h, next, start, r.work.state.Round)
-		r.cache.turn(h.Head().Round+1, h.Head().Round)
+		r.cache.turn(h.Head())
 		r.crowd.Store(crowdOf(h.Head()))
 	}
 	return nil
@@ -240,6 +241,11 @@ func (r *Runner) do(c Command) error {
 		}
 		mine := r.ownParts(c.Env.Sender, c.Rest)
 		r.spawn(func() { r.fetchBody(r.ctx, c, base, mine) })
+	case MergeGroup:
+		round, members := r.mach.Plan().Round, r.mach.exchanging()
+		r.spawn(func() { r.mergeGroup(r.ctx, c.View, round, members) })
+	case FetchGroup:
+		r.spawn(func() { r.fetchGroup(r.ctx, c) })
 	case StartInstance:
 		r.startedAt = r.env.Now()
 		return r.agree(AgreeEvent{Start: &AgreeStart{Instance: c.Instance, Base: c.Base, Proposal: c.Proposal}})
@@ -307,8 +313,15 @@ func (r *Runner) persistRecord(c PersistRecord) error {
 		instance = c.Cert.Instance
 	}
 	r.cfg.Agree.Final(instance, c.Record)
-	r.cache.turn(c.Record.Round+1, c.Record.Round)
+	r.cache.turn(c.Record)
 	r.crowd.Store(crowdOf(c.Record))
+	if need := r.mach.Needs(); need != nil {
+		r.spawn(func() {
+			for _, p := range r.cfg.Net.Keep(r.ctx, need) {
+				r.post(r.ctx, Connected{Peer: p})
+			}
+		})
+	}
 	return nil
 }
 
@@ -322,12 +335,20 @@ func (r *Runner) say(c Say) error {
 	r.spawn(func() {
 		ctx, cancel := r.env.Context(r.ctx, sendLimit)
 		defer cancel()
-		if err := r.cfg.Net.Publish(ctx, b); err != nil {
+		if err := r.announce(ctx, c.To, b); err != nil {
 			r.log.Debug("announcement failed", "kind", env.Kind.String(), "err", err)
 		}
 	})
 	r.queue = append(r.queue, Heard{env})
 	return nil
+}
+
+// announce gives a statement to some peers, or to everybody if to is nil.
+func (r *Runner) announce(ctx context.Context, to []wire.PeerID, b []byte) error {
+	if to == nil {
+		return r.cfg.Net.Publish(ctx, b)
+	}
+	return r.cfg.Net.Tell(ctx, to, b)
 }
 
 // seal returns the statement that c's slot holds, or signs c and fills the slot.
@@ -360,9 +381,9 @@ func (r *Runner) slotHeld(name string) (wire.Envelope, bool) {
 	return env, err == nil
 }
 
-// lastHave returns the newest HAVE that this peer signed for a round.
-func (r *Runner) lastHave(round uint64) *wire.Have {
-	env, ok := r.slotHeld(slot("have", round))
+// lastHave returns the newest HAVE of a kind that this peer signed for a round.
+func (r *Runner) lastHave(kind wire.Kind, round uint64) *wire.Have {
+	env, ok := r.slotHeld(slot(kind.String(), round))
 	var h wire.Have
 	if !ok || env.Decode(&h) != nil {
 		return nil

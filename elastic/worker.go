@@ -182,7 +182,7 @@ func (w *worker) train(ctx context.Context, c Train) (*wire.Header, error) {
 func (w *worker) encode(c Train, h *wire.Header, delta []float32) error {
 	x := slices.Clone(delta)
 	p := &pending{round: c.Plan.Round, x: x}
-	if l := w.late; l != nil && l.round == c.Plan.Round-1 {
+	if l := w.late; l != nil && l.round == c.Plan.Round-1 && c.Plan.Groups == nil {
 		for i := range x {
 			x[i] += l.x[i]
 		}
@@ -225,6 +225,11 @@ func (w *worker) nonce(round uint64) []byte {
 
 func medianNorm(r *wire.Record) float32 {
 	var norms []float32
+	for _, o := range CountedGroups(r) {
+		if o.Weight() > 0 {
+			norms = append(norms, o.Norm)
+		}
+	}
 	for _, raw := range r.Headers {
 		var h wire.Header
 		if e, err := wire.Open(raw); err == nil && e.Decode(&h) == nil {
@@ -254,7 +259,7 @@ func (w *worker) apply(ctx context.Context, c Apply, attested wire.Attest) {
 
 func (w *worker) advance(ctx context.Context, c Apply, attested wire.Attest) (wire.CID, error) {
 	if w.state.Round+1 == c.Record.Round {
-		merged, err := w.merge(ctx, c.Record, c.Prev)
+		merged, err := w.merge(ctx, c.Record, c.Prev, attested)
 		if err == nil {
 			return merged, nil
 		}
@@ -286,7 +291,7 @@ func (w *worker) advance(ctx context.Context, c Apply, attested wire.Attest) (wi
 	if err != nil {
 		return wire.CID{}, err
 	}
-	return w.merge(ctx, rec, prev)
+	return w.merge(ctx, rec, prev, wire.Attest{})
 }
 
 // jump takes a version from others. Residual and late work are of another
@@ -377,8 +382,8 @@ func (w *worker) restoreSnapshot(ctx context.Context) error {
 }
 
 // merge computes the version of rec, the record after the worker's version.
-func (w *worker) merge(ctx context.Context, rec, prev *wire.Record) (wire.CID, error) {
-	updates, id, err := w.updates(ctx, rec, prev)
+func (w *worker) merge(ctx context.Context, rec, prev *wire.Record, attested wire.Attest) (wire.CID, error) {
+	updates, id, err := w.updates(ctx, rec, prev, attested)
 	if err != nil {
 		return wire.CID{}, err
 	}
@@ -389,6 +394,9 @@ func (w *worker) merge(ctx context.Context, rec, prev *wire.Record) (wire.CID, e
 	s, err := NewState(w.r.model.digest, rec.Round, params, w.state.Buffers, outer, nil)
 	if err != nil {
 		return wire.CID{}, err
+	}
+	if len(rec.Groups) > 0 && !attested.Version.IsZero() && s.ID != attested.Version {
+		return wire.CID{}, fmt.Errorf("merged to version %s, more than a third of the voters attest %s", s.ID.Short(), attested.Version.Short())
 	}
 	w.settle(rec)
 	return id, w.adopt(ctx, s, id)
@@ -406,16 +414,19 @@ func (w *worker) tentative(rec *wire.Record, n int) (params, outer []float32) {
 
 // updates returns the merged updates that rec counts, and the CID that stands
 // for them in the attestation.
-func (w *worker) updates(ctx context.Context, rec, prev *wire.Record) ([][]float32, wire.CID, error) {
+func (w *worker) updates(ctx context.Context, rec, prev *wire.Record, attested wire.Attest) ([][]float32, wire.CID, error) {
 	if w.r.cfg.Genesis.Preset.Cadence.Window {
 		return w.windowUpdates(ctx, rec, prev)
 	}
 	if w.r.cfg.Genesis.Preset.Reduced() && rec.CountedPeers() > 0 {
 		return w.reducedUpdates(ctx, rec, prev)
 	}
+	if len(rec.Groups) > 0 {
+		return w.groupUpdates(ctx, rec, prev, attested)
+	}
 	fctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
-	return w.r.model.Updates(fctx, rec, prev, func(sender wire.PeerID) GetBlock { return w.r.getFrom(w.r.holders(sender)) })
+	return w.r.model.Updates(fctx, rec, prev, nil, func(sender wire.PeerID) GetBlock { return w.r.getFrom(w.r.holders(sender)) })
 }
 
 // CountedHeader is a header that a record counts.
@@ -426,8 +437,11 @@ type CountedHeader struct {
 }
 
 // CountedHeaders returns the headers that a record counts, in the order of peer
-// ids.
+// ids. A record of several groups holds none: the evidence of CountedGroups does.
 func CountedHeaders(rec *wire.Record) ([]CountedHeader, error) {
+	if len(rec.Groups) > 0 {
+		return nil, nil
+	}
 	var out []CountedHeader
 	for _, v := range rec.Cut {
 		if v.Status != wire.Counted {

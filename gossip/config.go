@@ -23,7 +23,7 @@ const (
 // Bounds on what a peer may ask or answer.
 const (
 	MaxPullRequest = 64 << 10
-	MaxPullAnswer  = 4 << 20
+	MaxPullAnswer  = 12 << 20
 	MaxDirect      = 4 << 20 // one message of Send
 	fetchWindow    = 8       // blocks asked of one holder and not yet answered
 	maxFetch       = 1 << 16 // blocks of one Fetch

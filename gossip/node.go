@@ -34,6 +34,7 @@ type Node struct {
 	bytes *metrics.BandwidthCounter
 	mesh  *pubsub.PubSub
 	stop  context.CancelFunc // ends the mesh
+	keeps keeper
 
 	wake  chan struct{} // to the dial loop: something changed
 	fresh chan peer.ID  // to the ask loop: just connected

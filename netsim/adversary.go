@@ -131,10 +131,10 @@ func (a *Adversary) heard(b []byte) {
 	}
 }
 
-// publish announces b, or what the liar makes of it.
-func (a *Adversary) publish(lf *life, b []byte) {
+// say announces b, or what the liar makes of it.
+func (a *Adversary) say(lf *life, to []*Node, b []byte) {
 	other := a.other(b)
-	for i, o := range lf.n.sw.reach(lf.n) {
+	for i, o := range to {
 		switch {
 		case other == nil:
 			lf.announce(o, b)
@@ -181,7 +181,7 @@ func (a *Adversary) begin() {
 		}
 		if lf := a.n.life; lf != nil {
 			for _, b := range a.noise() {
-				for _, o := range a.n.sw.reach(a.n) {
+				for _, o := range a.n.sw.neighbours(a.n) {
 					lf.announce(o, b)
 				}
 			}

@@ -137,7 +137,7 @@ func (c *checker) cut(r *wire.Record, e *Event) {
 			c.fail(checkHonest, "record %d says %s (%s) of the honest peer %d", r.Round, v.Status, v.Reason, node.Index)
 		}
 	}
-	hs, err := elastic.CountedHeaders(r)
+	hs, err := c.headers(r)
 	if err != nil {
 		c.fail(checkRecords, "record %d: %v", r.Round, err)
 		return
@@ -153,12 +153,58 @@ func (c *checker) cut(r *wire.Record, e *Event) {
 	slices.Sort(e.Counted)
 }
 
+// headers returns the headers that a record counts: its own, or those that the
+// evidence of its groups holds.
+func (c *checker) headers(r *wire.Record) ([]elastic.CountedHeader, error) {
+	out, err := elastic.CountedHeaders(r)
+	for _, o := range elastic.CountedGroups(r) {
+		var cut wire.GroupCut
+		id := wire.RawDigestCID(o.Cut)
+		held := c.sw.pool.blocks[id]
+		if held == nil || !id.Names(held.b) {
+			return nil, fmt.Errorf("nobody holds the cut of group %d", o.Group)
+		}
+		if err := wire.Unmarshal(held.b, &cut, wire.MaxBlock); err != nil {
+			return nil, err
+		}
+		counts := map[wire.Digest]uint32{}
+		for _, row := range o.Rows {
+			if row.Status == wire.Counted {
+				counts[row.Header] = row.Samples
+			}
+		}
+		for _, raw := range cut.Headers {
+			e, err := wire.Open(raw)
+			if err != nil {
+				return nil, err
+			}
+			n, counted := counts[e.Digest()]
+			if !counted {
+				continue
+			}
+			h := elastic.CountedHeader{Env: e, Samples: n}
+			if err := e.Decode(&h.Header); err != nil {
+				return nil, err
+			}
+			if uint64(n) != wire.SpanLen(h.Header.Spans) {
+				return nil, fmt.Errorf("group %d says %d samples of a header of %d", o.Group, n, wire.SpanLen(h.Header.Spans))
+			}
+			out = append(out, h)
+			delete(counts, e.Digest())
+		}
+		if len(counts) > 0 {
+			return nil, fmt.Errorf("group %d counts %d headers that its cut does not hold", o.Group, len(counts))
+		}
+	}
+	return out, err
+}
+
 // samples checks that each position counts in at most one record.
 func (c *checker) samples(r *wire.Record) {
 	if r.Round == 0 {
 		return
 	}
-	hs, err := elastic.CountedHeaders(r)
+	hs, err := c.headers(r)
 	if err != nil {
 		return // said by cut
 	}

@@ -149,7 +149,7 @@ func NewMem(cfg MemConfig) (*Mem, error) {
 	}
 	g := wire.Genesis{V: 1, Numerics: 1, Name: "mem", Creator: m.Keys[0].Peer(), Model: wire.ModelSpec{Name: "quadratic", Args: []wire.Arg{}},
 		Schema: m.schema.Digest(), Data: []wire.DataContract{{Name: "none", Root: m.root, Train: 1 << 20, Test: 1}}, Preset: p.Preset,
-		PartValues: 4096, Rounds: cfg.Rounds, MinPeers: uint32(cfg.Peers), MinCounted: 1, MinVoters: 1,
+		PartValues: 4096, Rounds: cfg.Rounds, MinPeers: uint32(cfg.Peers), MinCounted: 1, MinVoters: 1, Group: wire.MaxMembers,
 		Deadline: wire.Deadline{MinMs: 200, MaxMs: 20_000, Mads: 4}, Replay: wire.ReplayFull, Admission: wire.Admission{Mode: "allow-list"}, Seed: cfg.Seed}
 	g.Preset.Cadence.Steps = max(1, cfg.Steps)
 	g.Preset.Inner = wire.Inner{Optimizer: "sgd", LR: 0.1, Batch: 4}
@@ -336,6 +336,14 @@ func (n *MemNode) Publish(_ context.Context, b []byte) error {
 	n.Announce(b)
 	return nil
 }
+
+// Tell implements elastic.Network.
+func (n *MemNode) Tell(ctx context.Context, _ []wire.PeerID, b []byte) error {
+	return n.Publish(ctx, b)
+}
+
+// Keep implements elastic.Network: all are connected.
+func (n *MemNode) Keep(context.Context, []wire.PeerID) []wire.PeerID { return nil }
 
 func (n *MemNode) reach(p wire.PeerID) (*MemNode, error) {
 	for _, o := range n.mem.others(n) {

@@ -55,6 +55,7 @@ type life struct {
 	log    *ledger.Log
 	ctx    context.Context
 	cancel context.CancelFunc
+	links  links
 	dead   bool // killed: nothing that it still does has an effect
 	ended  bool // Run has returned
 	err    error
@@ -86,7 +87,7 @@ func (n *Node) Start() error {
 	if n.life != nil || sw.closed {
 		return fmt.Errorf("peer %d runs already, or the simulation is over", n.Index)
 	}
-	lf := &life{n: n}
+	lf := &life{n: n, links: newLinks()}
 	lf.ctx, lf.cancel = sw.Loop.Context(sw.ctx, elastic.Forever)
 	kv := lifeKV{lf, n.disk.kv, true}
 	slot := func(s []byte) []byte {
@@ -108,7 +109,7 @@ func (n *Node) Start() error {
 	agree := daemon.NewAgreement(sw.Run, n.Key, slot, log)
 	lf.runner, err = elastic.New(elastic.Config{Genesis: &sw.Genesis, Run: sw.Run, Key: n.Key, Trainer: sw.model.trainer(n, lf), Net: lf, KV: kv,
 		Bodies: lifeBlocks{lf, n.disk.bodies}, States: lifeBlocks{lf, n.disk.states}, Log: lf, Agree: agree, DataRoot: sw.root,
-		Observe: lf.observe, Logger: log, Env: env, Rand: rand.New(rand.NewPCG(sw.cfg.Seed, uint64(n.Index)<<16+uint64(n.lives)))})
+		Observe: lf.observe, Logger: log, Env: env, Plans: sw.plans, Rand: rand.New(rand.NewPCG(sw.cfg.Seed, uint64(n.Index)<<16+uint64(n.lives)))})
 	if err != nil {
 		return fmt.Errorf("peer %d: %w", n.Index, err)
 	}
@@ -153,9 +154,10 @@ func (n *Node) drop() {
 	lf := n.life
 	lf.dead = true
 	lf.cancel()
+	others := n.sw.neighbours(n)
 	n.life = nil
 	n.sw.uptime += n.sw.Loop.Now().Sub(n.since)
-	n.sw.disconnect(n)
+	n.sw.disconnect(n, lf, others)
 }
 
 // Leave stops the process cleanly: it says good-bye first.
@@ -215,18 +217,6 @@ func (lf *life) Append(ctx context.Context, entries []wire.EntryBody) (wire.Head
 }
 
 // The methods below implement elastic.Network.
-
-// Publish implements elastic.Network: one copy to each peer that is connected.
-func (lf *life) Publish(_ context.Context, b []byte) error {
-	if lf.n.Lie != nil {
-		lf.n.Lie.publish(lf, b)
-		return nil
-	}
-	for _, o := range lf.n.sw.reach(lf.n) {
-		lf.announce(o, b)
-	}
-	return nil
-}
 
 // announce gives an announcement to one peer; it may be lost.
 func (lf *life) announce(o *Node, b []byte) {
@@ -401,7 +391,7 @@ func (lf *life) fetchFrom(ctx context.Context, o *Node, ids []wire.CID, got func
 // Peers implements elastic.Network.
 func (lf *life) Peers() []wire.PeerID {
 	var out []wire.PeerID
-	for _, o := range lf.n.sw.reach(lf.n) {
+	for _, o := range lf.n.sw.neighbours(lf.n) {
 		out = append(out, o.ID)
 	}
 	return out

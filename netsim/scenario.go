@@ -46,6 +46,7 @@ type SwarmSpec struct {
 	Topology    string `toml:"topology"`     // allgather, butterfly
 	Aggregator  string `toml:"aggregator"`   // mean, clip-median
 	Steps       uint32 `toml:"steps"`        // local steps of a round or window
+	Group       uint32 `toml:"group"`        // most peers that average as one group; 2 to 32
 	MinPeers    uint32 `toml:"min_peers"`    // that begin the run
 	DeadlineMin string `toml:"deadline_min"` // of a round
 	DeadlineMax string `toml:"deadline_max"` //
@@ -162,6 +163,12 @@ func (s *Scenario) Check() error {
 	if w.Rounds == 0 && w.Time == "" && w.Failures == 0 {
 		bad("swarm: rounds, time or failures must say when it ends")
 	}
+	if w.Group != 0 && (w.Group < 2 || w.Group > wire.MaxMembers) {
+		bad("swarm.group: %d, want 2 to %d", w.Group, wire.MaxMembers)
+	}
+	if one := w.Preset == "ddp" || w.Topology == "butterfly"; one && w.Peers+w.Spare > wire.MaxMembers {
+		bad("swarm.peers: %d and %d spare: ddp and butterfly are for one group of at most %d", w.Peers, w.Spare, wire.MaxMembers)
+	}
 	if int(w.MinPeers) > w.Peers {
 		bad("swarm.min_peers: %d peers begin the run, %d are started", w.MinPeers, w.Peers)
 	}
@@ -197,8 +204,8 @@ func (s *Scenario) Check() error {
 	return errors.Join(errs...)
 }
 
-// MaxPeers is the most machines of a simulation: those of one averaging group.
-const MaxPeers = wire.MaxMembers
+// MaxPeers is the most machines of a simulation.
+const MaxPeers = wire.MaxSeats
 
 func (s *Scenario) checkGroups() (errs []error) {
 	total, names := 0, map[string]bool{}
@@ -322,7 +329,7 @@ func (s *Scenario) config() SwarmConfig {
 			strangers += g.Count
 		}
 	}
-	return SwarmConfig{Peers: w.Peers, Strangers: strangers, Spare: w.Spare, Rounds: rounds, Preset: w.Preset, Codec: w.Codec, Topology: w.Topology, Steps: w.Steps, Seed: w.Seed,
+	return SwarmConfig{Peers: w.Peers, Strangers: strangers, Spare: w.Spare, Rounds: rounds, Preset: w.Preset, Codec: w.Codec, Topology: w.Topology, Steps: w.Steps, Group: w.Group, Seed: w.Seed,
 		Model: ModelConfig{Kind: s.Model.Kind, Params: s.Model.Params, Batch: s.Model.Batch, LR: float32(s.Model.LR), Step: mustSpan(s.Model.Step, 0),
 			Floor: s.Model.Floor, Scale: s.Model.Scale, Power: s.Model.Power},
 		MinPeers: w.MinPeers, MinDeadline: mustSpan(w.DeadlineMin, 0), MaxDeadline: mustSpan(w.DeadlineMax, 0), Link: link, Detect: mustSpan(w.Detect, 0),

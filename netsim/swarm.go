@@ -26,6 +26,7 @@ type SwarmConfig struct {
 	Seed      uint64
 	Model     ModelConfig
 	MinPeers  uint32 // default Peers
+	Group     uint32 // most members of an averaging group; default 32
 	// MinDeadline and MaxDeadline bound a round; default 200 ms and 20 s.
 	MinDeadline, MaxDeadline time.Duration
 	Link                     Link          // of every peer; default 1 ms one way
@@ -55,6 +56,7 @@ type Swarm struct {
 	cuts   map[[2]int]bool
 	check  *checker
 	trail  *Trail
+	plans  *elastic.Plans
 
 	onRecord func(round uint64) // may be nil; called when anybody first decides it
 	computed float64            // local steps that were done, also in vain
@@ -72,6 +74,9 @@ func NewSwarm(cfg SwarmConfig) (*Swarm, error) {
 	}
 	if cfg.MinPeers == 0 {
 		cfg.MinPeers = uint32(cfg.Peers - cfg.Strangers)
+	}
+	if cfg.Group == 0 {
+		cfg.Group = wire.MaxMembers
 	}
 	if cfg.MinDeadline == 0 {
 		cfg.MinDeadline = 200 * time.Millisecond
@@ -127,7 +132,7 @@ func (sw *Swarm) makeGenesis() error {
 	}
 	g := wire.Genesis{V: 1, Numerics: 1, Name: "netsim", Creator: sw.Nodes[0].ID, Model: wire.ModelSpec{Name: "netsim-" + cfg.Model.Kind, Args: []wire.Arg{}},
 		Schema: sw.model.schema.Digest(), Data: []wire.DataContract{{Name: "netsim", Root: sw.root, Train: 1 << 40, Test: 1}}, Preset: p.Preset,
-		PartValues: sw.model.partValues(), Rounds: cfg.Rounds, MinPeers: cfg.MinPeers, MinCounted: 1, MinVoters: 1,
+		PartValues: sw.model.partValues(), Rounds: cfg.Rounds, MinPeers: cfg.MinPeers, MinCounted: 1, MinVoters: 1, Group: cfg.Group,
 		Deadline: wire.Deadline{MinMs: uint32(cfg.MinDeadline.Milliseconds()), MaxMs: uint32(cfg.MaxDeadline.Milliseconds()), Mads: 4},
 		Replay:   wire.ReplayFull, Admission: wire.Admission{Mode: "allow-list"}, Seed: cfg.Seed}
 	if cfg.Steps > 0 {
@@ -153,6 +158,7 @@ func (sw *Swarm) makeGenesis() error {
 	if err != nil {
 		return fmt.Errorf("genesis of the simulation: %w", err)
 	}
+	sw.plans = elastic.NewPlans(&sw.Genesis)
 	return nil
 }
 
@@ -242,20 +248,24 @@ func (sw *Swarm) notify(n *Node, p wire.PeerID, up bool, after time.Duration) {
 
 // connect lets the others and n know of each other, after a handshake.
 func (sw *Swarm) connect(n *Node) {
+	if sw.sparse() {
+		sw.meet(n)
+		return
+	}
 	for _, o := range sw.reach(n) {
-		d := 3 * (n.wires.link.Latency + o.wires.link.Latency)
+		d := sw.handshake(n, o)
 		sw.notify(o, n.ID, true, d)
 		sw.notify(n, o.ID, true, d)
 	}
 }
 
-// disconnect lets the others notice that n's process is gone.
-func (sw *Swarm) disconnect(n *Node) {
-	for _, o := range sw.sorted {
-		if o != n && o.life != nil && !sw.isCut(n, o) {
-			sw.notify(o, n.ID, false, sw.cfg.Detect)
-		}
+// disconnect lets the others notice that n's process, which was lf, is gone.
+func (sw *Swarm) disconnect(n *Node, lf *life, others []*Node) {
+	for _, o := range others {
+		sw.notify(o, n.ID, false, sw.cfg.Detect)
+		delete(o.life.links.peers, n)
 	}
+	clear(lf.links.peers)
 }
 
 // Cut makes the path between two machines carry nothing, or heals it.
@@ -271,9 +281,12 @@ func (sw *Swarm) Cut(a, b *Node, cut bool) {
 	if a.life == nil || b.life == nil {
 		return
 	}
+	if sw.sparse() && !a.life.links.peers[b] {
+		return
+	}
 	d := sw.cfg.Detect
 	if !cut {
-		d = 3 * (a.wires.link.Latency + b.wires.link.Latency)
+		d = sw.handshake(a, b)
 	}
 	sw.notify(a, b.ID, !cut, d)
 	sw.notify(b, a.ID, !cut, d)

@@ -14,6 +14,8 @@ const (
 	MaxMessage = 64 << 10
 	// MaxBlock bounds a block: bytes named by their CID.
 	MaxBlock = 1 << 20
+	// MaxRecord bounds a record: that of the most members.
+	MaxRecord = 4 << 20
 	// maxElements bounds one CBOR array or byte count prefix in any noun.
 	maxElements = 1 << 16
 	maxNesting  = 16

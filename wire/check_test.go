@@ -46,6 +46,8 @@ func TestGenesisChecks(t *testing.T) {
 		"no peers":              func(g *Genesis) { g.MinPeers = 0 },
 		"nobody counted":        func(g *Genesis) { g.MinCounted = 0 },
 		"no voters":             func(g *Genesis) { g.MinVoters = 0 },
+		"a group of one":        func(g *Genesis) { g.Group = 1 },
+		"a group of 33":         func(g *Genesis) { g.Group = 33 },
 		"22 voters":             func(g *Genesis) { g.MinVoters = 22 },
 		"no deadline":           func(g *Genesis) { g.Deadline.MinMs = 0 },
 		"crossed deadlines":     func(g *Genesis) { g.Deadline.MinMs = g.Deadline.MaxMs + 1 },
@@ -150,12 +152,13 @@ func TestManifestChecks(t *testing.T) {
 
 func TestRecordChecks(t *testing.T) {
 	refuse(t, "record", sampleRecord(), map[string]func(*Record){
-		"version 0":     func(r *Record) { r.V = 0 },
-		"two stops":     func(r *Record) { r.Stops = [][]byte{{1}, {2}} },
-		"22 voters":     func(r *Record) { r.Table = make(Table, 22) },
-		"4,097 seats":   func(r *Record) { r.Roster = make([]Seat, 4097) },
-		"65 steps":      func(r *Record) { r.Merged = make([]CID, 65) },
-		"an empty span": func(r *Record) { r.Returned = []Span{{Lo: 1, Hi: 1}} },
+		"version 0":                            func(r *Record) { r.V = 0 },
+		"two stops":                            func(r *Record) { r.Stops = [][]byte{{1}, {2}} },
+		"22 voters":                            func(r *Record) { r.Table = make(Table, 22) },
+		"16,385 seats":                         func(r *Record) { r.Roster = make([]Seat, MaxSeats+1) },
+		"counts a group that it does not hold": func(r *Record) { r.Counting = []uint32{0} },
+		"65 steps":                             func(r *Record) { r.Merged = make([]CID, 65) },
+		"an empty span":                        func(r *Record) { r.Returned = []Span{{Lo: 1, Hi: 1}} },
 	})
 	good := *nouns()[12].value.(*Cert)
 	refuse(t, "certificate", good, map[string]func(*Cert){

@@ -25,10 +25,15 @@ const (
 	KindSnapshot Kind = 11 // Snapshot placement, encoded by shards
 	KindStop     Kind = 12 // Stop, by the creator
 	KindSums     Kind = 13 // digest of an export's SHA256SUMS
+
+	KindGroupHave Kind = 14 // Have of a member, of its group's headers
+	KindGroupCut  Kind = 15 // GroupCut
+	KindGroupVote Kind = 16 // GroupVote
+	KindGroup     Kind = 17 // GroupResult
 )
 
 func (k Kind) String() string {
-	names := []string{"", "genesis", "ready", "header", "have", "proposal", "vote", "attest", "head", "leave", "slice", "snapshot", "stop", "sums"}
+	names := []string{"", "genesis", "ready", "header", "have", "proposal", "vote", "attest", "head", "leave", "slice", "snapshot", "stop", "sums", "group-have", "group-cut", "group-vote", "group-result"}
 	if k == 0 || uint64(k) >= uint64(len(names)) {
 		return fmt.Sprintf("kind-%d", uint64(k))
 	}
@@ -107,7 +112,7 @@ func (e Envelope) Digest() Digest {
 func Open(b []byte) (Envelope, error) { return open(b, MaxMessage) }
 
 // OpenBlock is Open for an envelope that travels as a block.
-func OpenBlock(b []byte) (Envelope, error) { return open(b, MaxBlock) }
+func OpenBlock(b []byte) (Envelope, error) { return open(b, MaxRecord+MaxMessage) }
 
 func open(b []byte, limit int) (Envelope, error) {
 	name := Sum(b)

@@ -87,7 +87,7 @@ func TestEnvelopeLimits(t *testing.T) {
 	if _, err := OpenBlock(big.Bytes()); err != nil {
 		t.Errorf("as a block: %v", err)
 	}
-	if _, err := OpenBlock(Seal(keyN(0), KindProposal, digestN(0), 1, make([]byte, MaxBlock)).Bytes()); err == nil {
+	if _, err := OpenBlock(Seal(keyN(0), KindProposal, digestN(0), 1, make([]byte, MaxRecord+MaxMessage)).Bytes()); err == nil {
 		t.Error("an envelope above the limit of a block opens")
 	}
 }

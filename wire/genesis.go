@@ -24,6 +24,7 @@ type Genesis struct {
 	MinPeers   uint32 // READY peers that the start record waits for
 	MinCounted uint32 // contributions that a record needs
 	MinVoters  uint32 // the table never shrinks below this
+	Group      uint32 // most active peers that average as one group
 	Deadline   Deadline
 	Snapshot   uint32 // a snapshot every so many versions; 0 never
 	Replay     Replay
@@ -150,8 +151,9 @@ type Outer struct {
 }
 
 const (
-	maxName    = 64
-	maxMembers = 1 << 12
+	maxName = 64
+	// MaxSeats is the most members of a run.
+	MaxSeats = 1 << 14
 	// MaxWindow is the most steps of a window.
 	MaxWindow = 64
 	// PartUnit is what PartValues is a multiple of: the codecs' chunk.
@@ -214,6 +216,15 @@ func inRange(what string, v, lo, hi uint64) error {
 	return nil
 }
 
+// Seats returns the most members of the run: those of one group, where a round
+// needs all of them at every step or part.
+func (g *Genesis) Seats() int {
+	if g.Preset.Cadence.Window || g.Preset.Reduced() {
+		return MaxMembers
+	}
+	return MaxSeats
+}
+
 func (g *Genesis) check() error {
 	if g.V != 1 || g.Numerics != 1 {
 		return fmt.Errorf("genesis of version %d, numerics %d, want 1 and 1", g.V, g.Numerics)
@@ -238,12 +249,13 @@ func (g *Genesis) check() error {
 	return errors.Join(
 		g.Preset.check(),
 		oneOf("admission", g.Admission.Mode, "allow-list", "open"),
-		inRange("allow-list", uint64(len(g.Admission.Allow)), 0, maxMembers),
+		inRange("allow-list", uint64(len(g.Admission.Allow)), 0, MaxSeats),
 		inRange("part_values", uint64(g.PartValues), PartUnit, MaxBlock/4),
 		inRange("rounds", g.Rounds, 1, MaxRounds),
-		inRange("min_peers", uint64(g.MinPeers), 1, maxMembers),
-		inRange("min_counted", uint64(g.MinCounted), 1, maxMembers),
+		inRange("min_peers", uint64(g.MinPeers), 1, MaxSeats),
+		inRange("min_counted", uint64(g.MinCounted), 1, MaxSeats),
 		inRange("min_voters", uint64(g.MinVoters), 1, MaxVoters),
+		inRange("group", uint64(g.Group), 2, MaxMembers),
 		inRange("deadline", uint64(g.Deadline.MinMs), 1, uint64(g.Deadline.MaxMs)),
 		inRange("train samples", g.Data[0].Train, 1, 1<<40),
 		inRange("replay", uint64(g.Replay), 0, 2),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Status of a planned peer in a record.
@@ -95,24 +96,26 @@ type Certified struct {
 }
 
 // Record is what counted in a round and why the others did not. The fields up
-// to Merged are what peers signed or committed to; all later fields follow from those and the
+// to Groups are what peers signed or committed to; all later fields follow from those and the
 // records before by a pure function that everybody recomputes.
 type Record struct {
 	_       struct{} `cbor:",toarray"`
 	V       uint64   // 1
 	Run     RunID
 	Round   uint64
-	Prev    Digest   // of record r-1; zero in record 0
-	Headers [][]byte // envelopes, ascending by (sender, digest)
-	Haves   [][]byte // one of each voter, ascending by sender
-	Readys  [][]byte // ascending by sender
-	Attests [][]byte // ascending by (round, sender)
-	Leaves  [][]byte // ascending by sender
-	Stops   [][]byte // at most one, of the creator
-	Merged  []CID    // in a window: merged gradients in step order; the first Steps - (Steps of r-1) count
+	Prev    Digest        // of record r-1; zero in record 0
+	Headers [][]byte      // envelopes, ascending by (sender, digest)
+	Haves   [][]byte      // one of each voter, ascending by sender
+	Readys  [][]byte      // ascending by sender
+	Attests [][]byte      // ascending by (round, sender)
+	Leaves  [][]byte      // ascending by sender
+	Stops   [][]byte      // at most one, of the creator
+	Merged  []CID         // in a window: merged gradients in step order; the first Steps - (Steps of r-1) count
+	Groups  []GroupResult // in a round of several groups, ascending by (group, outcome digest)
 
 	Cut       []Verdict // every planned peer, ascending
 	Root      Digest    // RFC 6962 root over the counted header digests in peer order
+	Counting  []uint32  // indexes of the Groups that count, in group order
 	Certified Certified
 	Roster    []Seat // ascending by peer
 	Table     Table  // by rank; acts on instances from the one that decides this record + 5
@@ -152,22 +155,20 @@ func (r *Record) Digest() Digest {
 
 // Seat returns p's seat.
 func (r *Record) Seat(p PeerID) (Seat, bool) {
-	for _, s := range r.Roster {
-		if s.Peer == p {
-			return s, true
-		}
+	i, ok := slices.BinarySearchFunc(r.Roster, p, func(s Seat, p PeerID) int { return s.Peer.Compare(p) })
+	if !ok {
+		return Seat{}, false
 	}
-	return Seat{}, false
+	return r.Roster[i], true
 }
 
 // Verdict returns the line of the cut about p.
 func (r *Record) Verdict(p PeerID) (Verdict, bool) {
-	for _, v := range r.Cut {
-		if v.Peer == p {
-			return v, true
-		}
+	i, ok := slices.BinarySearchFunc(r.Cut, p, func(v Verdict, p PeerID) int { return v.Peer.Compare(p) })
+	if !ok {
+		return Verdict{}, false
 	}
-	return Verdict{}, false
+	return r.Cut[i], true
 }
 
 // CountedPeers returns how many contributions count.
@@ -185,8 +186,18 @@ func (r *Record) check() error {
 	if r.V != 1 {
 		return fmt.Errorf("record of version %d, want 1", r.V)
 	}
-	if len(r.Stops) > 1 || len(r.Table) > MaxVoters || len(r.Roster) > maxMembers || len(r.Merged) > MaxWindow {
+	if len(r.Stops) > 1 || len(r.Table) > MaxVoters || len(r.Roster) > MaxSeats || len(r.Merged) > MaxWindow {
 		return errors.New("record holds too many stops, voters, seats or steps")
+	}
+	for i, n := range r.Counting {
+		if int(n) >= len(r.Groups) || i > 0 && r.Counting[i-1] >= n {
+			return errors.New("record counts a group result that it does not hold")
+		}
+	}
+	for i := range r.Groups {
+		if err := r.Groups[i].check(); err != nil {
+			return err
+		}
 	}
 	return checkSpans(r.Returned)
 }
@@ -199,7 +210,7 @@ func OpenRecord(b []byte) (*Record, error) {
 		return r, nil
 	}
 	r := &Record{}
-	if err := Unmarshal(b, r, MaxBlock); err != nil {
+	if err := Unmarshal(b, r, MaxRecord); err != nil {
 		return nil, err
 	}
 	r.raw, r.name = bytes.Clone(b), name

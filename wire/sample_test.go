@@ -37,7 +37,7 @@ func sampleGenesis() Genesis {
 		Preset: Preset{Label: "diloco", Inner: Inner{Optimizer: "adamw", LR: 0.001, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Batch: 32, Decay: 0.125},
 			Cadence: Cadence{Steps: 80}, Codec: "none", Merged: "none", Topology: "allgather", Aggregator: "clip-median",
 			Outer: Outer{Rule: "nesterov", LR: 0.7, Momentum: 0.5}},
-		PartValues: 65536, Rounds: 12, MinPeers: 4, MinCounted: 1, MinVoters: 1, Deadline: Deadline{MinMs: 200, MaxMs: 60000, Mads: 6}, Snapshot: 4,
+		PartValues: 65536, Rounds: 12, MinPeers: 4, MinCounted: 1, MinVoters: 1, Group: 32, Deadline: Deadline{MinMs: 200, MaxMs: 60000, Mads: 6}, Snapshot: 4,
 		Replay: ReplayFull, Admission: Admission{Mode: "allow-list", Allow: peersN(4)}, Seed: 1, Numerics: 1}
 }
 
@@ -55,7 +55,8 @@ func sampleRecord() Record {
 		Cut:  []Verdict{{Peer: peers[0], Status: Counted, Header: head.Digest(), Samples: 3072, ArrivalMs: 2600, Nonce: nonce[:]}, {Peer: peers[1], Status: Absent}},
 		Root: MerkleRoot([]Digest{head.Digest()}), Certified: Certified{Round: 6, Version: ManifestCID([]byte("v6")), Merged: ManifestCID([]byte("m6"))},
 		Roster: []Seat{{Peer: peers[0], Counted: 7, Active: true, Speed: 1200}, {Peer: peers[1], Rank: 1, Missed: 1}},
-		Table:  Table{{Rank: 0, Peer: peers[0], Power: 2}, {Rank: 1, Peer: peers[1], Power: 1}}, Cursor: 5632, Returned: []Span{{Lo: 2560, Hi: 5120}}, Seed: digestN(7), Steps: 7}
+		Groups: []GroupResult{}, Counting: []uint32{},
+		Table: Table{{Rank: 0, Peer: peers[0], Power: 2}, {Rank: 1, Peer: peers[1], Power: 1}}, Cursor: 5632, Returned: []Span{{Lo: 2560, Hi: 5120}}, Seed: digestN(7), Steps: 7}
 }
 
 func sampleHave() Have {
@@ -67,6 +68,11 @@ func sampleHave() Have {
 		}
 	}
 	return Have{Seq: 2, Items: items}
+}
+
+func sampleOutcome() GroupOutcome {
+	return GroupOutcome{Group: 1, Cut: digestN(40), Merged: ManifestCID([]byte("g1")), Nonces: digestN(41), Norm: 2.25,
+		Rows: []GroupRow{{Status: Counted, Header: digestN(42), Samples: 3072, ArrivalMs: 2600, Speed: 1200}, {Status: Absent}}}
 }
 
 func sampleManifest() Manifest {
@@ -114,6 +120,9 @@ func nouns() []noun {
 		of("schema", Schema{{Name: "a.bias", Shape: []uint32{10}}, {Name: "a.weight", Shape: []uint32{10, 784}}, {Name: "norm.mean", Shape: []uint32{784}, Buffer: true}}),
 		of("entry-body", body),
 		of("entry", entry),
+		of("group-cut", GroupCut{Group: 1, Headers: [][]byte{header.Bytes()}, Haves: [][]byte{Seal(keyN(0), KindGroupHave, run, 7, sampleHave()).Bytes()}}),
+		of("group-vote", GroupVote{Outcome: digestN(43)}),
+		of("group-result", GroupResult{Outcome: sampleOutcome(), Signers: []byte{0x03}, Sigs: []byte(strings.Repeat("\x5a", 128))}),
 		of("head", Head{Origin: LogOrigin(run, keyN(0).Peer()), Size: 4, Root: digestN(32), Note: []byte("a signed note")}),
 	}
 }

@@ -1,0 +1,494 @@
+package elastic
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// A round of several groups has two levels. Members of a group exchange, say what
+// they have to the group's first leaders, and one of these composes the group's
+// cut; each member merges it and votes for the outcome, and two thirds of votes
+// make a result. To the voters a result is what a contribution is in a round of
+// one group: they fetch it, say HAVE, and decide one record over all.
+
+// membership is what a peer knows of its own group in the open round.
+type membership struct {
+	index   int
+	members []wire.PeerID
+	table   wire.Table    // one vote each
+	leaders []wire.PeerID // in the order in which they speak
+
+	haves    *book
+	quorumAt time.Time // when HAVEs of two thirds were here
+	cuts     map[wire.PeerID]wire.Envelope
+	views    map[wire.Digest]*GroupView // of cuts, by digest: being merged
+	composed bool
+	outcomes map[wire.Digest]*wire.GroupOutcome // that this peer computed
+	votes    map[wire.Digest]map[wire.PeerID]wire.Envelope
+	wonAt    time.Time // when votes of two thirds for an outcome were here
+	bundled  bool
+	known    bool // a result is known
+}
+
+// result is a group's result as a voter knows it.
+type result struct {
+	wire.GroupResult
+	env   wire.Envelope
+	item  wire.HaveItem
+	asked bool
+}
+
+const (
+	speakers     = 3 // of a group, that collect what members state
+	cutsOfGroup  = 4 // in a round, that a member looks at
+	resultsOfOne = 4 // of one group in a round, that a voter looks at
+)
+
+// joinGroup returns the membership in the open round's groups, or nil.
+func (m *Machine) joinGroup() *membership {
+	plan := m.round.plan
+	i := plan.GroupOf(m.cfg.Self)
+	if i < 0 {
+		return nil
+	}
+	members := plan.Groups[i]
+	return &membership{index: i, members: members, table: equalTable(members), leaders: GroupLeaders(m.Head().Seed, members), haves: newBook(),
+		cuts: map[wire.PeerID]wire.Envelope{}, views: map[wire.Digest]*GroupView{}, outcomes: map[wire.Digest]*wire.GroupOutcome{},
+		votes: map[wire.Digest]map[wire.PeerID]wire.Envelope{}}
+}
+
+// grouped reports whether the open round has several groups.
+func (m *Machine) grouped() bool { return m.round.plan != nil && m.round.plan.Groups != nil }
+
+// exchanging returns the peers whose contributions this peer takes in.
+func (m *Machine) exchanging() []wire.PeerID {
+	switch {
+	case !m.grouped():
+		return m.round.plan.Peers()
+	case m.round.group != nil:
+		return m.round.group.members
+	}
+	return nil
+}
+
+// Needs returns the peers with whom the open round exchanges, besides all who may
+// be connected: the own group's members and the voters. It is nil in a round of
+// one group.
+func (m *Machine) Needs() []wire.PeerID {
+	if !m.grouped() {
+		return nil
+	}
+	return append(slices.Clone(m.exchanging()), m.voters()...)
+}
+
+func (m *Machine) voters() []wire.PeerID {
+	out := make([]wire.PeerID, 0, wire.MaxVoters)
+	for _, p := range m.Head().Table {
+		out = append(out, p.Peer)
+	}
+	return out
+}
+
+// audience returns to whom a statement goes: nil for everybody.
+func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
+	if len(m.h) == 0 {
+		if g := m.cfg.Genesis; k == wire.KindReady && g.MinPeers > g.Group {
+			return []wire.PeerID{g.Creator}
+		}
+		return nil
+	}
+	if !m.grouped() {
+		return nil
+	}
+	switch k {
+	case wire.KindHeader, wire.KindGroupCut:
+		return m.exchanging()
+	case wire.KindGroupHave, wire.KindGroupVote:
+		return m.speaking(now)
+	case wire.KindGroup:
+		return append(m.speaking(now), m.voters()...)
+	case wire.KindReady, wire.KindLeave, wire.KindHave, wire.KindProposal:
+		return m.voters()
+	}
+	return nil
+}
+
+// speaking returns the own group's first leaders that are not gone.
+func (m *Machine) speaking(now time.Time) []wire.PeerID {
+	if m.round.group == nil {
+		return nil
+	}
+	var out []wire.PeerID
+	for _, p := range m.round.group.leaders {
+		if len(out) < speakers && !m.isGone(p, now) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// turnAt returns when this peer may speak for its group after a moment: the first
+// leader at once, a stand-in later. It is the zero time for others.
+func (m *Machine) turnAt(since time.Time, now time.Time) time.Time {
+	rank := slices.Index(m.speaking(now), m.cfg.Self)
+	if rank < 0 || since.IsZero() {
+		return time.Time{}
+	}
+	return since.Add(time.Duration(rank) * m.cfg.ProposalTimeout / 2)
+}
+
+func due(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
+
+// member does what the own group waits for.
+func (m *Machine) member(now time.Time) []Command {
+	if m.round.group == nil {
+		return nil
+	}
+	return slices.Concat(m.groupHave(now), m.composeCut(now), m.bundle(now))
+}
+
+// groupHave says what this member holds, like a voter in a round of one group.
+// Nonces stay out: who votes for an outcome has the bodies.
+func (m *Machine) groupHave(now time.Time) []Command {
+	g, r := m.round.group, m.round.plan.Round
+	if !m.Overdue(now) && slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) }) {
+		return nil
+	}
+	h := g.haves.say(func() []wire.HaveItem {
+		items := m.items()
+		for i := range items {
+			items[i].Nonce = nil
+		}
+		return items
+	})
+	if h == nil {
+		return nil
+	}
+	return []Command{Say{Kind: wire.KindGroupHave, Round: r, Slot: slot("group-have", r), Latest: true, Body: h, To: m.audience(wire.KindGroupHave, now)}}
+}
+
+// composeCut makes the group's cut when it is this peer's turn: when nobody else
+// has, or when what others made has led to nothing.
+func (m *Machine) composeCut(now time.Time) []Command {
+	g, r := m.round.group, m.round.plan
+	if !g.table.Quorum(g.haves.weight(g.table)) {
+		return nil
+	}
+	if g.quorumAt.IsZero() {
+		g.quorumAt = now
+	}
+	at := m.turnAt(g.quorumAt, now)
+	if len(g.cuts) > 0 && !at.IsZero() {
+		at = at.Add(2 * m.cfg.ProposalTimeout)
+	}
+	if g.composed || g.known || !due(at, now) {
+		return nil
+	}
+	var headers []wire.Envelope
+	for _, d := range m.sortedHeaders() {
+		headers = append(headers, m.round.headers[d].env)
+	}
+	haves := values(g.haves.by, func(wire.Envelope) bool { return true })
+	v, err := ComposeGroup(m.cfg.Genesis, m.cfg.Run, m.Head(), r, g.index, headers, haves)
+	if err != nil {
+		return nil // a header is still to be pulled
+	}
+	g.composed = true
+	return []Command{Say{Kind: wire.KindGroupCut, Round: r.Round, Body: &v.Cut, To: m.audience(wire.KindGroupCut, now)}}
+}
+
+// hearGroupCut takes a cut of the own group and has it merged.
+func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
+	g := m.round.group
+	var c wire.GroupCut
+	if _, again := g.cuts[e.Sender]; again || len(g.cuts) >= cutsOfGroup || e.Decode(&c) != nil || int(c.Group) != g.index {
+		return nil
+	}
+	v, err := OpenGroupCut(m.cfg.Genesis, m.cfg.Run, m.Head(), m.round.plan, &c)
+	if err != nil {
+		return nil
+	}
+	g.cuts[e.Sender] = e
+	name := v.Outcome.Cut
+	if g.views[name] != nil {
+		return nil
+	}
+	g.views[name] = v
+	return []Command{MergeGroup{View: v}}
+}
+
+// mergedGroup votes for what this peer made of a cut.
+func (m *Machine) mergedGroup(now time.Time, ev GroupMerged) []Command {
+	g := m.round.group
+	if g == nil || ev.Round != m.round.plan.Round || g.views[ev.Cut] == nil {
+		return nil
+	}
+	o := g.views[ev.Cut].Outcome
+	o.Merged, o.Nonces = ev.Merged, ev.Nonces
+	d := o.Digest()
+	if g.outcomes[d] != nil {
+		return nil
+	}
+	g.outcomes[d] = &o
+	return []Command{Say{Kind: wire.KindGroupVote, Round: ev.Round, Body: &wire.GroupVote{Outcome: d}, To: m.audience(wire.KindGroupVote, now)}}
+}
+
+func (m *Machine) hearGroupVote(e wire.Envelope) {
+	g := m.round.group
+	var v wire.GroupVote
+	if e.Decode(&v) != nil {
+		return
+	}
+	mine := 0
+	for _, by := range g.votes {
+		if _, ok := by[e.Sender]; ok {
+			mine++
+		}
+	}
+	if mine >= cutsOfGroup {
+		return
+	}
+	if g.votes[v.Outcome] == nil {
+		g.votes[v.Outcome] = map[wire.PeerID]wire.Envelope{}
+	}
+	g.votes[v.Outcome][e.Sender] = e
+}
+
+// bundle makes a result of the votes of two thirds, when it is this peer's turn.
+func (m *Machine) bundle(now time.Time) []Command {
+	g := m.round.group
+	won := wire.Digest{}
+	for d := range g.outcomes {
+		if g.table.Quorum(uint64(len(g.votes[d]))) && (won.IsZero() || d.Compare(won) < 0) {
+			won = d
+		}
+	}
+	if won.IsZero() {
+		return nil
+	}
+	if g.wonAt.IsZero() {
+		g.wonAt = now
+	}
+	if g.bundled || g.known || !due(m.turnAt(g.wonAt, now), now) {
+		return nil
+	}
+	g.bundled = true
+	r := &wire.GroupResult{Outcome: *g.outcomes[won], Signers: make([]byte, (len(g.members)+7)/8)}
+	for i, p := range g.members {
+		if e, ok := g.votes[won][p]; ok {
+			r.Signers[i/8] |= 1 << (i % 8)
+			r.Sigs = append(r.Sigs, e.Sig...)
+		}
+	}
+	return []Command{Say{Kind: wire.KindGroup, Round: m.round.plan.Round, Body: r, To: m.audience(wire.KindGroup, now)}}
+}
+
+// hearGroup takes a statement of the open round's groups.
+func (m *Machine) hearGroup(e wire.Envelope) []Command {
+	if !m.grouped() {
+		return nil
+	}
+	if e.Kind == wire.KindGroup {
+		m.hearResult(e)
+		return nil
+	}
+	g := m.round.group
+	if g == nil || g.table.Of(e.Sender) == 0 {
+		return nil
+	}
+	switch e.Kind {
+	case wire.KindGroupHave:
+		var h wire.Have
+		if e.Decode(&h) == nil && len(h.Items) <= 4*len(g.members) {
+			g.haves.hear(e, h.Seq)
+		}
+	case wire.KindGroupCut:
+		return m.hearGroupCut(e)
+	case wire.KindGroupVote:
+		m.hearGroupVote(e)
+	}
+	return nil
+}
+
+// hearResult takes a group's result. Voters keep it; members of the group learn
+// that nothing more is to be done.
+func (m *Machine) hearResult(e wire.Envelope) {
+	r := result{env: e}
+	g := m.round.group
+	if !m.seated(e.Sender) || e.Decode(&r.GroupResult) != nil {
+		return
+	}
+	own := g != nil && int(r.Outcome.Group) == g.index
+	if !own && m.Head().Table.Of(m.cfg.Self) == 0 {
+		return
+	}
+	d := r.Outcome.Digest()
+	same := 0
+	for _, o := range m.round.results {
+		if o.Outcome.Group == r.Outcome.Group {
+			same++
+		}
+	}
+	if m.round.results[d] != nil || same >= resultsOfOne || CheckGroupResult(m.cfg.Run, m.round.plan, &r.GroupResult) != nil {
+		return
+	}
+	r.item = wire.HaveItem{Header: d, State: wire.HaveSeen}
+	m.round.results[d] = &r
+	m.round.haves.changed = true
+	if own {
+		g.known = true
+	}
+}
+
+// sortedResults returns the known results by group and outcome.
+func (m *Machine) sortedResults() []*result {
+	out := make([]*result, 0, len(m.round.results))
+	for _, r := range m.round.results {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b *result) int {
+		return cmp.Or(cmp.Compare(a.Outcome.Group, b.Outcome.Group), a.item.Header.Compare(b.item.Header))
+	})
+	return out
+}
+
+// fetchResults asks for what groups merged.
+func (m *Machine) fetchResults() []Command {
+	if m.Head().Table.Of(m.cfg.Self) == 0 {
+		return nil
+	}
+	var out []Command
+	for _, r := range m.sortedResults() {
+		if r.item.State != wire.HaveSeen || r.asked {
+			continue
+		}
+		r.asked = true
+		if r.Outcome.Merged.IsZero() { // nothing counts: nothing to fetch
+			r.item.State = wire.HaveWhole
+			m.round.haves.changed = true
+			continue
+		}
+		out = append(out, FetchGroup{Round: m.round.plan.Round, Outcome: &r.Outcome, Members: m.round.plan.Groups[r.Outcome.Group]})
+	}
+	return out
+}
+
+// checkedResult books the end of a result's fetch.
+func (m *Machine) checkedResult(now time.Time, r *result, ev BodyChecked) {
+	m.round.haves.changed = true
+	switch {
+	case r.item.State != wire.HaveSeen:
+	case ev.Whole:
+		r.item.State = wire.HaveWhole
+	case ev.Reason != wire.ReasonNone:
+		r.item.State, r.item.Reason = wire.HaveRefused, ev.Reason
+	default:
+		r.asked = false // not to be had yet: ask again
+	}
+	r.item.Ms = uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
+}
+
+// resultHave says which results this voter holds: when nothing is awaited any
+// more, or when the groups' time is over.
+func (m *Machine) resultHave(now time.Time) []Command {
+	if m.Head().Table.Of(m.cfg.Self) == 0 || now.Before(m.resultsBy()) && m.awaitsGroup(now) {
+		return nil
+	}
+	r := m.round.plan.Round
+	h := m.round.haves.say(func() []wire.HaveItem {
+		items := []wire.HaveItem{}
+		for _, r := range m.sortedResults() {
+			items = append(items, r.item)
+		}
+		return items
+	})
+	if h == nil {
+		return nil
+	}
+	return []Command{Say{Kind: wire.KindHave, Round: r, Slot: slot("have", r), Latest: true, Body: h, To: m.audience(wire.KindHave, now)}}
+}
+
+// resultsBy returns until when voters wait for results: groups exchange until the
+// round's deadline, and have then some time to merge and vote.
+func (m *Machine) resultsBy() time.Time {
+	d := m.round.plan.Deadline
+	return m.learnt.Add(d + max(2*m.cfg.ProposalTimeout, d/2))
+}
+
+// awaitsGroup reports whether a group's result is not here yet but can still come.
+func (m *Machine) awaitsGroup(now time.Time) bool {
+	done := map[uint32]bool{}
+	for _, r := range m.round.results {
+		if r.item.State != wire.HaveSeen {
+			done[r.Outcome.Group] = true
+		}
+	}
+	for i, members := range m.round.plan.Groups {
+		up := 0
+		for _, p := range members {
+			if !m.isGone(p, now) {
+				up++
+			}
+		}
+		if !done[uint32(i)] && 3*up >= 2*len(members) {
+			return true
+		}
+	}
+	return false
+}
+
+// knownOfGroups returns what a peer of the same group, or a voter, may lack.
+func (m *Machine) knownOfGroups() []wire.Envelope {
+	var out []wire.Envelope
+	all := func(wire.Envelope) bool { return true }
+	if g := m.round.group; g != nil {
+		out = append(values(g.haves.by, all), values(g.cuts, all)...)
+		for _, d := range slices.SortedFunc(maps.Keys(g.votes), wire.Digest.Compare) {
+			out = append(out, values(g.votes[d], all)...)
+		}
+	}
+	for _, r := range m.sortedResults() {
+		out = append(out, r.env)
+	}
+	return out
+}
+
+// groupsWake adds the moments at which something of the groups may be due.
+func (m *Machine) groupsWake(now time.Time, add func(time.Time)) {
+	if !m.grouped() {
+		return
+	}
+	add(m.resultsBy())
+	if g := m.round.group; g != nil && !g.known {
+		at := m.turnAt(g.quorumAt, now)
+		add(at)
+		if !at.IsZero() {
+			add(at.Add(2 * m.cfg.ProposalTimeout))
+		}
+		add(m.turnAt(g.wonAt, now))
+	}
+}
+
+// mayApply reports whether the head's version can be made now. In a round of
+// several groups voters merge the groups' updates; the others take the merged
+// update from them, once more than a third of the weight vouches for it, and help
+// themselves if that does not come.
+func (m *Machine) mayApply(now time.Time) bool {
+	head := m.Head()
+	if len(head.Counting) == 0 || m.voted() {
+		return true
+	}
+	return !m.Attested(head.Round).Version.IsZero() || !now.Before(m.helpAt())
+}
+
+func (m *Machine) helpAt() time.Time { return m.learnt.Add(4 * m.cfg.ProposalTimeout) }
+
+// voted reports whether this peer voted in the head's round.
+func (m *Machine) voted() bool {
+	prev := m.prev()
+	return prev != nil && prev.Table.Of(m.cfg.Self) > 0
+}
