@@ -38,19 +38,15 @@ type RoundLine struct {
 	Text     string            `json:"text"`
 }
 
+// maxNamed is how many peers a line names that did not count.
+const maxNamed = 8
+
 // lineOf reads a decided record: counts and reasons come from it alone.
 func lineOf(rec *wire.Record, took, decide time.Duration) RoundLine {
 	l := RoundLine{Round: rec.Round, Expected: len(rec.Cut), Counted: rec.CountedPeers(), Seconds: took.Seconds(),
 		DecideMs: float64(decide.Microseconds()) / 1000, Record: rec.Digest().String()}
-	headers, err := elastic.CountedHeaders(rec)
-	weight := 0.0
-	for _, h := range headers {
-		l.Loss += float64(h.Header.Loss) * float64(h.Samples)
-		weight += float64(h.Samples)
-	}
-	if err == nil && weight > 0 {
-		l.Loss /= weight
-	}
+	loss, samples := elastic.MeanLoss(rec)
+	l.Loss = loss
 	var why []string
 	for _, v := range rec.Cut {
 		if v.Status == wire.Counted {
@@ -67,8 +63,11 @@ func lineOf(rec *wire.Record, took, decide time.Duration) RoundLine {
 		why = append(why, v.Peer.Short()+": "+reason)
 	}
 	l.Text = fmt.Sprintf("round %-4d %d/%d counted  %.1f s", l.Round, l.Counted, l.Expected, l.Seconds)
-	if weight > 0 {
+	if samples > 0 {
 		l.Text += fmt.Sprintf("  loss %.3f", l.Loss)
+	}
+	if n := len(why); n > maxNamed {
+		why = append(why[:maxNamed], fmt.Sprintf("and %d more", n-maxNamed))
 	}
 	if len(why) > 0 {
 		l.Text += "  (" + strings.Join(why, ", ") + ")"

@@ -77,8 +77,8 @@ func (m *Machine) begin(now time.Time) []Command {
 func (m *Machine) starters() []wire.Envelope {
 	creator := m.cfg.Genesis.Creator
 	out := values(m.readys, func(e wire.Envelope) bool {
-		var r wire.Ready
-		return e.Round == 0 && e.Decode(&r) == nil && r.Version == m.start && m.cfg.Genesis.Admission.Admits(e.Sender)
+		r, err := wire.Read[wire.Ready](e)
+		return e.Round == 0 && err == nil && r.Version == m.start && m.cfg.Genesis.Admission.Admits(e.Sender)
 	})
 	for i := 0; len(out) > m.cfg.Genesis.Seats(); {
 		if i = len(out) - 1; out[i].Sender == creator {
@@ -141,6 +141,10 @@ func (m *Machine) train(now time.Time) []Command {
 func (m *Machine) fetch(now time.Time) []Command {
 	var out []Command
 	rest := m.cfg.Genesis.Preset.Reduced() && (m.Overdue(now) || slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
+	if !rest && !m.round.unasked {
+		return nil
+	}
+	m.round.unasked = false
 	for _, d := range m.sortedHeaders() {
 		k := m.round.headers[d]
 		if rest && k.item.State == wire.HaveWhole && !k.rest {
@@ -166,15 +170,8 @@ func (m *Machine) sortedHeaders() []wire.Digest {
 
 // resolved reports whether p's contribution is whole, refused or equivocated.
 func (m *Machine) resolved(p wire.PeerID) bool {
-	n := 0
-	done := false
-	for _, k := range m.round.headers {
-		if k.env.Sender == p {
-			n++
-			done = done || k.item.State != wire.HaveSeen
-		}
-	}
-	return done || n > 1
+	mine := m.round.of[p]
+	return len(mine) > 1 || len(mine) == 1 && mine[0].item.State != wire.HaveSeen
 }
 
 // awaited reports whether this peer still waits for p: not once p has been
@@ -386,10 +383,12 @@ func (m *Machine) end() []Command {
 	}
 	weight := map[wire.Attest]uint64{}
 	for k, e := range m.attests {
-		var a wire.Attest
-		if k.round == head.Round && e.Decode(&a) == nil {
-			weight[a] += head.Table.Of(k.sender)
-			if head.Table.Quorum(weight[a]) {
+		if k.round != head.Round {
+			continue
+		}
+		if a, err := wire.Read[wire.Attest](e); err == nil {
+			weight[*a] += head.Table.Of(k.sender)
+			if head.Table.Quorum(weight[*a]) {
 				m.finished = true
 			}
 		}

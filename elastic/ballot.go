@@ -58,11 +58,11 @@ func (b *ballot) takeHeaders(list []wire.Envelope) ([][]byte, error) {
 		if len(out[i]) > wire.MaxHeader {
 			return nil, fmt.Errorf("header of %s has %d bytes, limit %d", e.Sender.Short(), len(out[i]), wire.MaxHeader)
 		}
-		var h wire.Header
-		if err := e.Decode(&h); err != nil {
+		h, err := wire.Read[wire.Header](e)
+		if err != nil {
 			return nil, err
 		}
-		b.headers[e.Digest()] = header{e, h}
+		b.headers[e.Digest()] = header{e, *h}
 	}
 	return out, nil
 }
@@ -81,8 +81,8 @@ func (b *ballot) takeHaves(list []wire.Envelope) ([][]byte, error) {
 		if power == 0 && !owner || e.Round != b.round {
 			return nil, fmt.Errorf("HAVE of %s for round %d, who does not vote", e.Sender.Short(), e.Round)
 		}
-		var h wire.Have
-		if err := e.Decode(&h); err != nil {
+		h, err := wire.Read[wire.Have](e)
+		if err != nil {
 			return nil, err
 		}
 		weight += power

@@ -49,10 +49,18 @@ func (c chain) get(r uint64) (it chainItem, rec *wire.Record, err error) {
 
 // item is get without decoding the record.
 func (c chain) item(r uint64) (it chainItem, err error) {
-	b, err := c.kv.Get(recordKey(r))
-	if err == nil {
-		err = wire.Unmarshal(b, &it, maxChainItem)
+	b, err := c.raw(r)
+	if err != nil {
+		return it, err
 	}
+	return openItem(b)
+}
+
+// raw is item without decoding anything.
+func (c chain) raw(r uint64) ([]byte, error) { return c.kv.Get(recordKey(r)) }
+
+func openItem(b []byte) (it chainItem, err error) {
+	err = wire.UnmarshalAny(b, &it, maxChainItem)
 	return it, err
 }
 
@@ -84,6 +92,49 @@ func (c chain) walk(lo uint64, f func(it chainItem, r *wire.Record) error) error
 	}
 }
 
+// restored is how many records a restart reads: those that a plan looks back at,
+// and those whose tables may still act.
+const restored = 2 * planWindow
+
+// tail returns the round of the first of the newest records that a restart needs.
+// Records are contiguous, so their number is found by halving.
+func (c chain) tail() (uint64, error) {
+	missing := func(r uint64) (bool, error) {
+		_, err := c.raw(r)
+		if errors.Is(err, fs.ErrNotExist) {
+			return true, nil
+		}
+		return false, err
+	}
+	lo, hi := uint64(0), uint64(1) // hi grows until it is missing
+	for {
+		gone, err := missing(hi)
+		if err != nil {
+			return 0, err
+		}
+		if gone {
+			break
+		}
+		lo, hi = hi, 2*hi
+	}
+	for lo+1 < hi {
+		mid := lo + (hi-lo)/2
+		gone, err := missing(mid)
+		if err != nil {
+			return 0, err
+		}
+		if gone {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	if lo < restored {
+		return 0, nil
+	}
+	return lo - restored, nil
+}
+
 func (c chain) putBase(cert *wire.Cert) error {
 	return c.kv.Apply([][2][]byte{{baseKey, wire.Marshal(cert)}}, nil, true)
 }
@@ -112,7 +163,7 @@ type pullRequest struct {
 // pullAnswer is what a peer gives.
 type pullAnswer struct {
 	_         struct{} `cbor:",toarray"`
-	Items     []chainItem
+	Items     [][]byte // chainItems
 	Base      []byte   // newest certificate of a base decision, if it helps
 	Envelopes [][]byte // of the open round
 }

@@ -240,8 +240,8 @@ func (c *composer) certify() (err error) {
 	}
 	weight := map[wire.Certified]uint64{}
 	for _, e := range c.in.Attests {
-		var a wire.Attest
-		if err := e.Decode(&a); err != nil {
+		a, err := wire.Read[wire.Attest](e)
+		if err != nil {
 			return err
 		}
 		if e.Round <= c.prev.Certified.Round || e.Round >= c.rec.Round || c.prev.Table.Of(e.Sender) == 0 {

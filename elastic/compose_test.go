@@ -335,6 +335,7 @@ func TestReadyIsChecked(t *testing.T) {
 						k, _ := wire.KeyFromSeed(seed[:])
 						g.Admission.Allow = append(g.Admission.Allow, k.Peer())
 					}
+					slices.SortFunc(g.Admission.Allow, wire.PeerID.Compare)
 				}
 			})
 			in := b.full()
@@ -437,7 +438,7 @@ func TestCoversIsBounded(t *testing.T) {
 
 func FuzzPull(f *testing.F) {
 	f.Add(wire.Marshal(pullRequest{Next: 3, Known: [][]byte{{1, 2, 3, 4, 5, 6, 7, 8}}}))
-	f.Add(wire.Marshal(pullAnswer{Items: []chainItem{{Record: []byte{1}}}}))
+	f.Add(wire.Marshal(pullAnswer{Items: [][]byte{wire.Marshal(chainItem{Record: []byte{1}})}}))
 	f.Add(wire.Marshal(slice{Round: 1, Data: []byte{1}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var q pullRequest

@@ -14,25 +14,38 @@ import (
 // Check judges the bytes of an announcement that a peer forwarded. It may be
 // called concurrently and keeps nothing.
 func (r *Runner) Check(b []byte) Verdict {
+	_, v := r.judge(b)
+	return v
+}
+
+func (r *Runner) judge(b []byte) (wire.Envelope, Verdict) {
 	e, err := wire.Open(b)
 	if err != nil {
-		return Reject
+		return e, Reject
 	}
 	v := CheckForm(r.cfg.Run, &e)
 	if v == Accept && !r.concerns(&e) {
-		return Ignore
+		v = Ignore
 	}
-	return v
+	return e, v
 }
 
 // Hear takes an announcement. What Check does not accept is dropped. It blocks
 // while the run's queue is full.
 func (r *Runner) Hear(ctx context.Context, b []byte) {
-	e, err := wire.Open(b)
-	if err != nil || CheckForm(r.cfg.Run, &e) != Accept || !r.concerns(&e) {
-		return
+	if e, v := r.judge(b); v == Accept {
+		r.post(ctx, Heard{e})
 	}
-	r.post(ctx, Heard{e})
+}
+
+// Offer is Hear for a caller that cannot wait: while the queue is full an
+// announcement is lost, and pulled later. It returns what Check does.
+func (r *Runner) Offer(b []byte) Verdict {
+	e, v := r.judge(b)
+	if v == Accept {
+		_ = r.events.try(Heard{e})
+	}
+	return v
 }
 
 // Vote takes a sealed vote that from sent.
@@ -54,7 +67,10 @@ func (r *Runner) Connected(ctx context.Context, p wire.PeerID, up bool) {
 	if up {
 		_ = r.ask(ctx, func() {
 			r.fatal(r.agree(AgreeEvent{Rebroadcast: true}))
-			r.pullFrom(p)
+			// Rounds of several groups bring many new connections at once.
+			if !r.mach.grouped() || r.env.Now().Sub(r.lastPull) >= pullInterval/2 {
+				r.pullFrom(p)
+			}
 		})
 	}
 }
@@ -109,8 +125,14 @@ func (r *Runner) local(id wire.CID) ([]byte, error) {
 	return r.cfg.Bodies.Get(id)
 }
 
-// getFrom returns a GetBlock that takes what is here and fetches the rest.
-func (r *Runner) getFrom(holders []wire.PeerID) GetBlock {
+// getFrom returns a GetBlock that takes what is here and fetches the rest from
+// the connected peers, of whom those named are asked first.
+func (r *Runner) getFrom(first ...wire.PeerID) GetBlock {
+	return r.getOf(func() []wire.PeerID { return r.holders(first...) })
+}
+
+// getOf is getFrom with the holders, who are named when one is needed.
+func (r *Runner) getOf(holders func() []wire.PeerID) GetBlock {
 	return func(ctx context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
 		var lacking []wire.CID
 		for _, id := range ids {
@@ -126,10 +148,11 @@ func (r *Runner) getFrom(holders []wire.PeerID) GetBlock {
 		if len(lacking) == 0 {
 			return nil
 		}
-		if len(holders) == 0 {
+		from := holders()
+		if len(from) == 0 {
 			return fmt.Errorf("%d blocks are not here and nobody is connected", len(lacking))
 		}
-		return r.cfg.Net.Fetch(ctx, lacking, holders, got)
+		return r.cfg.Net.Fetch(ctx, lacking, from, got)
 	}
 }
 
@@ -158,7 +181,8 @@ var errNoBase = errors.New("the base version is not here yet")
 // fetchBody fetches and checks one contribution and tells the machine. base is
 // the version that it must have been trained from, zero while not known; mine
 // names the parts that this peer owns, nil means all.
-func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine func(int) bool) {
+// others are the peers that may have it too; nil means all that are connected.
+func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine func(int) bool, others []wire.PeerID) {
 	if r.fetchers.enter(ctx) != nil {
 		return
 	}
@@ -175,7 +199,10 @@ func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine
 	case c.Header.Base != base:
 		err = bad(wire.ReasonStale, "trained from %s, the version is %s", c.Header.Base.Short(), base.Short())
 	default:
-		nonce, merged, err = r.takeBody(fctx, c, mine, r.getFrom(r.holders(c.Env.Sender)))
+		if others == nil {
+			others = r.holders()
+		}
+		nonce, merged, err = r.takeBody(fctx, c, mine, others)
 	}
 	var refused *BadBody
 	switch {
@@ -212,9 +239,9 @@ func bitmap(n int, has func(int) bool) []byte {
 
 // takeBody fetches one body whole and keeps it: in memory for the merge, and on
 // disk if this peer sent it or is one of its holders.
-func (r *Runner) takeBody(ctx context.Context, c FetchBody, mine func(int) bool, get GetBlock) (nonce []byte, merged []wire.CID, err error) {
-	round := c.Env.Round
-	keep := c.Env.Sender == r.self || mine != nil || r.holds(c.Env.Digest(), c.Env.Sender)
+func (r *Runner) takeBody(ctx context.Context, c FetchBody, mine func(int) bool, others []wire.PeerID) (nonce []byte, merged []wire.CID, err error) {
+	round, get := c.Env.Round, r.getOf(func() []wire.PeerID { return append([]wire.PeerID{c.Env.Sender}, others...) })
+	keep := c.Env.Sender == r.self || mine != nil || Holds(c.Env.Digest(), c.Env.Sender, r.self, others)
 	got := func(id wire.CID, b []byte) {
 		r.cache.put(round, id, b)
 		if !keep {
@@ -247,14 +274,9 @@ func (r *Runner) takeBody(ctx context.Context, c FetchBody, mine func(int) bool,
 	return body.Nonce, nil, nil
 }
 
-// holds reports whether this peer is one of the two holders that keep a body
-// besides its sender: those with the least digest of (header, peer).
-func (r *Runner) holds(header wire.Digest, sender wire.PeerID) bool {
-	return Holds(header, sender, r.self, r.holders())
-}
-
-// Holds reports whether self is one of the two holders of a header's body among
-// the others.
+// Holds reports whether self is one of the two holders that keep a header's body
+// besides its sender: those among the others with the least digest of (header,
+// peer).
 func Holds(header wire.Digest, sender, self wire.PeerID, others []wire.PeerID) bool {
 	score := func(p wire.PeerID) wire.Digest { return wire.Sum(append(header[:], p[:]...)) }
 	mine, better := score(self), 0
@@ -264,171 +286,6 @@ func Holds(header wire.Digest, sender, self wire.PeerID, others []wire.PeerID) b
 		}
 	}
 	return better < 2
-}
-
-// Answer answers another peer's pull.
-func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
-	var req pullRequest
-	if err := wire.Unmarshal(b, &req, maxPullRequest); err != nil {
-		return nil, err
-	}
-	if req.Run != r.cfg.Run {
-		return nil, fmt.Errorf("pull for run %s: not in progress here", req.Run.Short())
-	}
-	var envs []wire.Envelope
-	var next uint64
-	if err := r.ask(ctx, func() { envs, next = r.mach.Known(), r.mach.NextInstance() }); err != nil {
-		return nil, err
-	}
-	ans := pullAnswer{}
-	size := 0
-	for i := req.Next; ; i++ {
-		it, err := r.chain.item(i)
-		if errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read record %d: %w", i, err)
-		}
-		if size += len(it.Record) + len(it.Cert) + len(it.Start); size > pullBudget {
-			break
-		}
-		ans.Items = append(ans.Items, it)
-	}
-	if base := r.chain.base(); base != nil && base.Instance >= req.Instance && base.Instance < next {
-		ans.Base = wire.Marshal(base)
-	}
-	known := map[string]bool{}
-	for _, k := range req.Known {
-		known[string(k)] = true
-	}
-	for _, e := range envs {
-		raw := e.Bytes()
-		d := wire.Sum(raw)
-		if size += len(raw); size > pullBudget {
-			break
-		}
-		if !known[string(d[:8])] {
-			ans.Envelopes = append(ans.Envelopes, raw)
-		}
-	}
-	return wire.Marshal(ans), nil
-}
-
-// pullSome asks one random peer for what is lacking while a round is open. It
-// runs in the loop.
-func (r *Runner) pullSome() {
-	peers := r.cfg.Net.Peers()
-	if len(peers) > 0 && r.env.Now().Sub(r.lastPull) >= pullInterval/2 {
-		r.pullFrom(peers[r.cfg.Rand.IntN(len(peers))])
-	}
-}
-
-// pullFrom asks p for what is lacking, in a task. It runs in the loop.
-func (r *Runner) pullFrom(p wire.PeerID) {
-	if _, busy := r.pulling[p]; busy {
-		r.pulling[p] = true
-		return
-	}
-	r.pulling[p] = false
-	r.lastPull = r.env.Now()
-	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance()}
-	if h := r.mach.Head(); h != nil {
-		req.Next = h.Round + 1
-	}
-	for _, e := range r.mach.Known() {
-		d := e.Digest()
-		req.Known = append(req.Known, d[:8])
-	}
-	b := wire.Marshal(req)
-	r.spawn(func() {
-		ans, envs := r.pull(p, b)
-		_ = r.ask(r.ctx, func() { // its error means that the run ends
-			if ans != nil {
-				r.takeAnswer(p, ans, envs)
-			}
-			again := r.pulling[p]
-			if delete(r.pulling, p); again {
-				r.pullFrom(p)
-			}
-		})
-	})
-}
-
-// pull asks p once and returns nil if it gave nothing of use. The next pull from
-// p waits until it has returned.
-func (r *Runner) pull(p wire.PeerID, req []byte) (*pullAnswer, []wire.Envelope) {
-	ctx, cancel := r.env.Context(r.ctx, 10*time.Second)
-	defer cancel()
-	b, err := r.cfg.Net.Pull(ctx, p, req)
-	if err != nil {
-		r.log.Debug("pull failed", "peer", p.Short(), "err", err)
-		return nil, nil
-	}
-	var ans pullAnswer
-	if err := wire.Unmarshal(b, &ans, maxPullAnswer); err != nil {
-		r.log.Warn("pull answer refused", "peer", p.Short(), "err", err)
-		return nil, nil
-	}
-	return &ans, r.openAll(p, ans.Envelopes)
-}
-
-// takeAnswer checks and feeds what a pull brought. It runs in the loop.
-func (r *Runner) takeAnswer(from wire.PeerID, ans *pullAnswer, envs []wire.Envelope) {
-	for _, it := range ans.Items {
-		if err := r.takeItem(it); err != nil {
-			r.log.Warn("record refused", "peer", from.Short(), "err", err)
-			return
-		}
-	}
-	if len(ans.Base) > 0 {
-		var c wire.Cert
-		if err := wire.Unmarshal(ans.Base, &c, wire.MaxMessage); err != nil || c.Decided() {
-			r.log.Warn("certificate refused", "peer", from.Short(), "err", err)
-			return
-		}
-		if c.Instance >= r.mach.NextInstance() && r.cfg.Agree.Verify(&c) == nil {
-			r.queue = append(r.queue, Decided{Cert: c})
-		}
-	}
-	for _, e := range envs {
-		r.queue = append(r.queue, Heard{e})
-	}
-	r.fatal(r.drain())
-}
-
-// takeItem verifies one decided record and feeds it, before the next is looked
-// at: each certificate is checked against the table that the records before it
-// gave.
-func (r *Runner) takeItem(it chainItem) error {
-	rec, err := wire.OpenRecord(it.Record)
-	if err != nil {
-		return err
-	}
-	head := r.mach.Head()
-	if rec.Round == 0 {
-		if head != nil {
-			return nil
-		}
-		env, err := wire.OpenBlock(it.Start)
-		if err != nil || env.Kind != wire.KindProposal || env.Run != r.cfg.Run || env.Sender != r.cfg.Genesis.Creator || !bytes.Equal(env.Body, it.Record) {
-			return fmt.Errorf("start record is not the creator's: %w", errors.Join(err))
-		}
-		r.queue = append(r.queue, Started{rec, env})
-		return r.drain()
-	}
-	if head == nil || rec.Round != head.Round+1 {
-		return nil
-	}
-	c, err := it.cert()
-	if err != nil || c == nil || c.Value != rec.Digest() || c.Base != head.Digest() || c.Instance < r.mach.NextInstance() {
-		return fmt.Errorf("record %d has no fitting certificate: %w", rec.Round, errors.Join(err))
-	}
-	if err := r.cfg.Agree.Verify(c); err != nil {
-		return err
-	}
-	r.queue = append(r.queue, Decided{Cert: *c, Record: rec})
-	return r.drain()
 }
 
 // Leave says good-bye: it returns when a record has put this peer to rest and its

@@ -136,7 +136,7 @@ func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, 
 	write := func(id wire.CID, b []byte) error { return put(BlockFile(id), b) }
 	if r.cfg.Genesis.Preset.Cadence.Window {
 		for _, id := range rec.Merged[:WindowSteps(rec, h.Head())] {
-			err := eachBlock(ctx, id, r.getFrom(r.holders()), func(b []byte) error { return write(wire.RawCID(b), b) })
+			err := eachBlock(ctx, id, r.getFrom(), func(b []byte) error { return write(wire.RawCID(b), b) })
 			if err != nil {
 				return fmt.Errorf("merged gradient: %w", err)
 			}
@@ -152,7 +152,7 @@ func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, 
 	}
 	for _, o := range CountedGroups(rec) {
 		members := membersOf(rec, o)
-		v, err := r.model.FetchGroupCut(ctx, h.Head(), r.mach.cfg.Plans.After(h), rec, o, r.getFrom(r.holders(members...)))
+		v, err := r.model.FetchGroupCut(ctx, h.Head(), r.mach.cfg.Plans.After(h), rec, o, r.getFrom(members...))
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, 
 func (r *Runner) exportBodies(ctx context.Context, headers []CountedHeader, others []wire.PeerID, write func(wire.CID, []byte) error) error {
 	for _, h := range headers {
 		var werr error
-		_, err := r.model.FetchBody(ctx, &h.Header, nil, r.getFrom(r.holders(append([]wire.PeerID{h.Env.Sender}, others...)...)), func(id wire.CID, b []byte) {
+		_, err := r.model.FetchBody(ctx, &h.Header, nil, r.getFrom(append([]wire.PeerID{h.Env.Sender}, others...)...), func(id wire.CID, b []byte) {
 			if e := write(id, b); e != nil {
 				werr = e
 			}
@@ -192,5 +192,5 @@ func (r *Runner) exportState(ctx context.Context, put Put) error {
 	if err := r.ask(ctx, func() { id = r.version }); err != nil {
 		return err
 	}
-	return eachBlock(ctx, id, r.getFrom(r.holders()), func(b []byte) error { return put(BlockFile(wire.RawCID(b)), b) })
+	return eachBlock(ctx, id, r.getFrom(), func(b []byte) error { return put(BlockFile(wire.RawCID(b)), b) })
 }

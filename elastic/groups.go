@@ -101,18 +101,24 @@ func ComposeGroup(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan
 	}
 	v.Outcome = wire.GroupOutcome{Group: uint32(group), Cut: wire.Sum(wire.Marshal(&v.Cut))}
 	var norms []float32
+	var loss, n float64
 	for _, d := range b.verdicts() {
 		row := wire.GroupRow{Status: d.Status, Reason: d.Reason, Header: d.Header, Samples: d.Samples, ArrivalMs: d.ArrivalMs}
 		if hd, ok := b.headers[d.Header]; ok {
 			row.Speed = speedOf(&hd.Header)
 			if d.Status == wire.Counted {
 				norms = append(norms, hd.Norm)
+				loss += float64(float64(hd.Loss) * float64(d.Samples))
+				n += float64(d.Samples)
 				v.Counted = append(v.Counted, CountedHeader{Env: hd.env, Header: hd.Header, Samples: d.Samples})
 			}
 		}
 		v.Outcome.Rows = append(v.Outcome.Rows, row)
 	}
 	v.Outcome.Norm = lowerMedian(norms)
+	if n > 0 {
+		v.Outcome.Loss = float32(loss / n)
+	}
 	return v, nil
 }
 
@@ -254,4 +260,25 @@ func CountedGroups(rec *wire.Record) []*wire.GroupOutcome {
 		out[i] = &rec.Groups[n].Outcome
 	}
 	return out
+}
+
+// MeanLoss returns the mean training loss of what a record counts, by samples, and
+// the number of these. It is 0 of 0 where nothing counts.
+func MeanLoss(rec *wire.Record) (loss float64, samples uint64) {
+	for _, o := range CountedGroups(rec) {
+		loss += float64(o.Loss) * float64(o.Weight())
+		samples += o.Weight()
+	}
+	headers, err := CountedHeaders(rec)
+	if err != nil {
+		return 0, 0
+	}
+	for _, h := range headers {
+		loss += float64(h.Header.Loss) * float64(h.Samples)
+		samples += uint64(h.Samples)
+	}
+	if samples == 0 {
+		return 0, 0
+	}
+	return loss / float64(samples), samples
 }

@@ -38,7 +38,7 @@ func (r *Runner) mergeCut(ctx context.Context, v *GroupView, round uint64, membe
 	fctx, cancel := r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	merged, nonces, err := r.model.MergeHeaders(fctx, v.Counted, func(sender wire.PeerID) GetBlock {
-		return r.getFrom(r.holders(append([]wire.PeerID{sender}, members...)...))
+		return r.getFrom(append([]wire.PeerID{sender}, members...)...)
 	})
 	if err != nil {
 		return ev, err
@@ -89,9 +89,12 @@ func (r *Runner) fetchGroup(ctx context.Context, c FetchGroup) {
 	r.post(ctx, ev)
 }
 
-// loadMerged returns a merged update by its CID and keeps its blocks.
+// loadMerged returns a merged update by its CID, from its holders, and keeps its
+// blocks.
 func (r *Runner) loadMerged(ctx context.Context, round uint64, id wire.CID, holders []wire.PeerID) ([]float32, error) {
-	get := r.getFrom(r.holders(holders...))
+	get := r.getOf(func() []wire.PeerID {
+		return slices.DeleteFunc(slices.Clone(holders), func(p wire.PeerID) bool { return p == r.self })
+	})
 	keep := func(ctx context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
 		return get(ctx, ids, func(id wire.CID, b []byte) error {
 			err := got(id, b)

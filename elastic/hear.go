@@ -25,42 +25,37 @@ func CheckForm(run wire.RunID, e *wire.Envelope) Verdict {
 	if e.Run != run {
 		return Ignore
 	}
-	var body any
+	var err error
 	switch e.Kind {
 	case wire.KindReady:
-		body = &wire.Ready{}
+		_, err = wire.Read[wire.Ready](*e)
 	case wire.KindHeader:
 		if len(e.Bytes()) > wire.MaxHeader {
 			return Reject
 		}
-		body = &wire.Header{}
-	case wire.KindHave:
-		body = &wire.Have{}
+		_, err = wire.Read[wire.Header](*e)
+	case wire.KindHave, wire.KindGroupHave:
+		_, err = wire.Read[wire.Have](*e)
 	case wire.KindProposal:
-		if _, err := wire.OpenRecord(e.Body); err != nil {
-			return Reject
-		}
-		return Accept
+		_, err = wire.OpenRecord(e.Body)
 	case wire.KindAttest:
-		body = &wire.Attest{}
+		_, err = wire.Read[wire.Attest](*e)
 	case wire.KindLeave:
-		body = &wire.Leave{}
+		_, err = wire.Read[wire.Leave](*e)
 	case wire.KindStop:
-		body = &wire.Stop{}
-	case wire.KindGroupHave:
-		body = &wire.Have{}
+		_, err = wire.Read[wire.Stop](*e)
 	case wire.KindGroupCut:
-		body = &wire.GroupCut{}
+		_, err = wire.Read[wire.GroupCut](*e)
 	case wire.KindGroupVote:
-		body = &wire.GroupVote{}
+		_, err = wire.Read[wire.GroupVote](*e)
 	case wire.KindGroup:
-		body = &wire.GroupResult{}
+		_, err = wire.Read[wire.GroupResult](*e)
 	case wire.KindHead:
-		body = &wire.Head{}
+		_, err = wire.Read[wire.Head](*e)
 	default:
 		return Reject
 	}
-	if e.Decode(body) != nil {
+	if err != nil {
 		return Reject
 	}
 	return Accept
@@ -98,15 +93,17 @@ func (m *Machine) seated(p wire.PeerID) bool {
 }
 
 func (m *Machine) hearReady(e wire.Envelope) {
-	var r wire.Ready
 	g := m.cfg.Genesis
-	if e.Decode(&r) != nil || r.Schema != g.Schema || r.Data != g.Data[0].Root {
+	r, err := wire.Read[wire.Ready](e)
+	if err != nil || r.Schema != g.Schema || r.Data != g.Data[0].Root {
 		return
 	}
 	old, ok := m.readys[e.Sender]
 	switch {
 	case ok && old.Round > e.Round:
 		return
+	case len(m.h) == 0 && g.MinPeers > g.Group && m.cfg.Self != g.Creator && e.Sender != m.cfg.Self:
+		return // of many starters only the creator keeps a list
 	case ok, m.seated(e.Sender), e.Sender == g.Creator, e.Sender == m.cfg.Self:
 	case !g.Admission.Admits(e.Sender), len(m.readys) >= g.Seats()+3*wire.MaxMembers:
 		return // newcomers never take the room of members
@@ -164,18 +161,13 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 	if r.headers[d] != nil {
 		return nil
 	}
-	same := 0
-	for _, k := range r.headers {
-		if k.env.Sender == e.Sender {
-			same++
-		}
-	}
-	var h wire.Header
-	if same >= 2 || e.Decode(&h) != nil || len(e.Bytes()) > wire.MaxHeader { // two are proof enough
+	h, err := wire.Read[wire.Header](e)
+	if len(r.of[e.Sender]) >= 2 || err != nil || len(e.Bytes()) > wire.MaxHeader { // two are proof enough
 		return nil
 	}
 	ms := uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
-	r.headers[d] = &known{env: e, header: h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: ms}}
+	k := &known{env: e, header: *h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: ms}}
+	r.headers[d], r.of[e.Sender], r.unasked = k, append(r.of[e.Sender], k), true
 	r.haves.changed = true
 	if r.group != nil {
 		r.group.haves.changed = true
@@ -184,8 +176,11 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 }
 
 func (m *Machine) hearHave(e wire.Envelope) {
-	var h wire.Have
-	if !m.speaks(e.Sender) || e.Decode(&h) != nil || !m.plausible(&h) {
+	if !m.speaks(e.Sender) {
+		return
+	}
+	h, err := wire.Read[wire.Have](e)
+	if err != nil || !m.plausible(h) {
 		return
 	}
 	m.round.haves.hear(e, h.Seq)

@@ -92,12 +92,14 @@ type known struct {
 type round struct {
 	plan        *Plan
 	headers     map[wire.Digest]*known
-	haves       *book                   // of the voters, in reduced rounds of owners too
-	group       *membership             // of this peer, in a round of several groups; else nil
-	results     map[wire.Digest]*result // of groups, by outcome
-	ahead       uint64                  // newest round that others were asked about
-	trained     bool                    // Train was asked for
-	ready       bool                    // READY was said
+	of          map[wire.PeerID][]*known // the same, by sender
+	unasked     bool                     // a body is to be asked for
+	haves       *book                    // of the voters, in reduced rounds of owners too
+	group       *membership              // of this peer, in a round of several groups; else nil
+	results     map[wire.Digest]*result  // of groups, by outcome
+	ahead       uint64                   // newest round that others were asked about
+	trained     bool                     // Train was asked for
+	ready       bool                     // READY was said
 	left        bool
 	quorumAt    time.Time
 	proposals   map[wire.Digest]*wire.Record // valid, of the running instance
@@ -110,7 +112,7 @@ type round struct {
 }
 
 func newRound() round {
-	return round{headers: map[wire.Digest]*known{}, haves: newBook(), results: map[wire.Digest]*result{},
+	return round{headers: map[wire.Digest]*known{}, of: map[wire.PeerID][]*known{}, haves: newBook(), results: map[wire.Digest]*result{},
 		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
 }
 
@@ -154,11 +156,13 @@ func (m *Machine) Restore(now time.Time, h History, next uint64, start wire.CID,
 func (m *Machine) Attested(round uint64) (best wire.Attest) {
 	weight := map[wire.Attest]uint64{}
 	for k, e := range m.attests {
-		var a wire.Attest
-		if k.round == round && e.Decode(&a) == nil {
-			weight[a] += m.Head().Table.Of(k.sender)
-			if m.Head().Table.More(weight[a]) {
-				best = a
+		if k.round != round {
+			continue
+		}
+		if a, err := wire.Read[wire.Attest](e); err == nil {
+			weight[*a] += m.Head().Table.Of(k.sender)
+			if m.Head().Table.More(weight[*a]) {
+				best = *a
 			}
 		}
 	}
@@ -214,12 +218,7 @@ func (m *Machine) Overdue(now time.Time) bool {
 
 // HoldsHeaderOf reports whether p's header of the open round is known.
 func (m *Machine) HoldsHeaderOf(p wire.PeerID) bool {
-	for _, k := range m.round.headers {
-		if k.env.Sender == p {
-			return true
-		}
-	}
-	return false
+	return len(m.round.of[p]) > 0
 }
 
 // silentOwners returns the planned peers whose HAVE is not known.
@@ -267,7 +266,8 @@ func (m *Machine) open() {
 		m.round.group = m.joinGroup()
 	}
 	for p, e := range m.readys {
-		if e.Round+maxReadyBehind < m.Head().Round+1 {
+		// Who is planned has said what it has to say with its header.
+		if e.Round+maxReadyBehind < m.Head().Round+1 || m.round.plan != nil && m.round.plan.Share(p) != nil {
 			delete(m.readys, p)
 		}
 	}
@@ -365,7 +365,7 @@ func (m *Machine) checked(now time.Time, ev BodyChecked) {
 	case ev.Reason != wire.ReasonNone:
 		k.item.State, k.item.Reason = wire.HaveRefused, ev.Reason
 	default:
-		k.asked = false // not to be had yet: ask again
+		k.asked, m.round.unasked = false, true // not to be had yet: ask again
 		return
 	}
 	k.item.Ms = uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
@@ -387,7 +387,7 @@ func (m *Machine) trained(now time.Time, ev Trained) []Command {
 }
 
 func (m *Machine) started(now time.Time, r *wire.Record, env wire.Envelope) []Command {
-	if len(m.h) > 0 || m.start.IsZero() || ValidateStart(m.cfg.Genesis, m.cfg.Run, m.start, r) != nil {
+	if len(m.h) > 0 || m.start.IsZero() || m.cfg.Plans.validStart(m.cfg.Run, m.start, r) != nil {
 		return nil
 	}
 	return m.commit(now, PersistRecord{Record: r, Start: &env})

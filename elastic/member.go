@@ -204,11 +204,14 @@ func (m *Machine) composeCut(now time.Time) []Command {
 // hearGroupCut takes a cut of the own group and has it merged.
 func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
 	g := m.round.group
-	var c wire.GroupCut
-	if _, again := g.cuts[e.Sender]; again || len(g.cuts) >= cutsOfGroup || e.Decode(&c) != nil || int(c.Group) != g.index {
+	if _, again := g.cuts[e.Sender]; again || len(g.cuts) >= cutsOfGroup {
 		return nil
 	}
-	v, err := OpenGroupCut(m.cfg.Genesis, m.cfg.Run, m.Head(), m.round.plan, &c)
+	c, err := wire.Read[wire.GroupCut](e)
+	if err != nil || int(c.Group) != g.index {
+		return nil
+	}
+	v, err := OpenGroupCut(m.cfg.Genesis, m.cfg.Run, m.Head(), m.round.plan, c)
 	if err != nil {
 		return nil
 	}
@@ -239,8 +242,8 @@ func (m *Machine) mergedGroup(now time.Time, ev GroupMerged) []Command {
 
 func (m *Machine) hearGroupVote(e wire.Envelope) {
 	g := m.round.group
-	var v wire.GroupVote
-	if e.Decode(&v) != nil {
+	v, err := wire.Read[wire.GroupVote](e)
+	if err != nil {
 		return
 	}
 	mine := 0
@@ -302,8 +305,7 @@ func (m *Machine) hearGroup(e wire.Envelope) []Command {
 	}
 	switch e.Kind {
 	case wire.KindGroupHave:
-		var h wire.Have
-		if e.Decode(&h) == nil && len(h.Items) <= 4*len(g.members) {
+		if h, err := wire.Read[wire.Have](e); err == nil && len(h.Items) <= 4*len(g.members) {
 			g.haves.hear(e, h.Seq)
 		}
 	case wire.KindGroupCut:
@@ -317,11 +319,12 @@ func (m *Machine) hearGroup(e wire.Envelope) []Command {
 // hearResult takes a group's result. Voters keep it; members of the group learn
 // that nothing more is to be done.
 func (m *Machine) hearResult(e wire.Envelope) {
-	r := result{env: e}
 	g := m.round.group
-	if !m.seated(e.Sender) || e.Decode(&r.GroupResult) != nil {
+	read, err := wire.Read[wire.GroupResult](e)
+	if !m.seated(e.Sender) || err != nil {
 		return
 	}
+	r := result{env: e, GroupResult: *read}
 	own := g != nil && int(r.Outcome.Group) == g.index
 	if !own && m.Head().Table.Of(m.cfg.Self) == 0 {
 		return

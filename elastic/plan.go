@@ -73,6 +73,22 @@ type Plans struct {
 	g  *wire.Genesis
 	mu sync.Mutex
 	by map[wire.Digest]*Plan // of the records that they follow; a few
+
+	start wire.Digest // the start record that was found valid
+}
+
+// validStart is ValidateStart, once for each record.
+func (p *Plans) validStart(run wire.RunID, version wire.CID, r *wire.Record) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.start == r.Digest() && r.Certified.Version == version {
+		return nil
+	}
+	if err := ValidateStart(p.g, run, version, r); err != nil {
+		return err
+	}
+	p.start = r.Digest()
+	return nil
 }
 
 // NewPlans returns the plans of a run.

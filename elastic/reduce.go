@@ -98,7 +98,7 @@ func (d *reduction) mergePart(ctx context.Context, i int) error {
 	return nil
 }
 
-func (d *reduction) get(sender wire.PeerID) GetBlock { return d.w.r.getFrom(d.w.r.holders(sender)) }
+func (d *reduction) get(sender wire.PeerID) GetBlock { return d.w.r.getFrom(sender) }
 
 // indexes fetches the index blocks of the counted bodies.
 func (d *reduction) indexes(ctx context.Context) error {

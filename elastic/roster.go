@@ -72,8 +72,8 @@ func (c *composer) update(s *wire.Seat) {
 
 // ready activates a member, or admits a newcomer.
 func (c *composer) ready(e wire.Envelope) error {
-	var r wire.Ready
-	if err := e.Decode(&r); err != nil {
+	r, err := wire.Read[wire.Ready](e)
+	if err != nil {
 		return err
 	}
 	if e.Round+maxReadyBehind < c.rec.Round || e.Round >= c.rec.Round {
@@ -200,8 +200,8 @@ func ComposeStart(g *wire.Genesis, run wire.RunID, version wire.CID, readys []wi
 	}
 	rank := uint32(1)
 	for _, e := range readys {
-		var rd wire.Ready
-		if err := e.Decode(&rd); err != nil {
+		rd, err := wire.Read[wire.Ready](e)
+		if err != nil {
 			return nil, fmt.Errorf("compose start record: %w", err)
 		}
 		if e.Round != 0 || rd.Version != version || rd.Schema != g.Schema || rd.Data != g.Data[0].Root || !g.Admission.Admits(e.Sender) {

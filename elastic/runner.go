@@ -177,7 +177,11 @@ func New(cfg Config) (*Runner, error) {
 func (r *Runner) restore() error {
 	var h History
 	next := uint64(0)
-	err := r.chain.walk(0, func(it chainItem, rec *wire.Record) error {
+	first, err := r.chain.tail()
+	if err != nil {
+		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
+	}
+	err = r.chain.walk(first, func(it chainItem, rec *wire.Record) error {
 		c, err := it.cert()
 		if err != nil {
 			return err
@@ -240,7 +244,11 @@ func (r *Runner) do(c Command) error {
 			base = r.version
 		}
 		mine := r.ownParts(c.Env.Sender, c.Rest)
-		r.spawn(func() { r.fetchBody(r.ctx, c, base, mine) })
+		var others []wire.PeerID
+		if r.mach.grouped() {
+			others = slices.DeleteFunc(slices.Clone(r.mach.exchanging()), func(p wire.PeerID) bool { return p == r.self })
+		}
+		r.spawn(func() { r.fetchBody(r.ctx, c, base, mine, others) })
 	case MergeGroup:
 		round, members := r.mach.Plan().Round, r.mach.exchanging()
 		r.spawn(func() { r.mergeGroup(r.ctx, c.View, round, members) })

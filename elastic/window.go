@@ -423,7 +423,7 @@ func (w *worker) windowUpdates(ctx context.Context, rec, prev *wire.Record) ([][
 	if ws := w.window; ws != nil && ws.round == rec.Round && len(ws.ids) >= n && slices.Equal(ws.ids[:n], ids) {
 		return ws.updates[:n], last, nil
 	}
-	return w.r.model.Updates(ctx, rec, prev, nil, func(wire.PeerID) GetBlock { return w.r.getFrom(w.r.holders()) })
+	return w.r.model.Updates(ctx, rec, prev, nil, func(wire.PeerID) GetBlock { return w.r.getFrom() })
 }
 
 // keepMerged writes the merged gradients that this peer holds for the ledger to
@@ -433,7 +433,7 @@ func (w *worker) keepMerged(ctx context.Context, rec *wire.Record, ids []wire.CI
 		if !Holds(id.Digest(), wire.PeerID{}, w.r.self, w.r.holders()) {
 			continue
 		}
-		err := eachBlock(ctx, id, w.r.getFrom(w.r.holders()), func(b []byte) error {
+		err := eachBlock(ctx, id, w.r.getFrom(), func(b []byte) error {
 			_, err := w.r.cfg.Bodies.Put(rec.Round, b)
 			return err
 		})

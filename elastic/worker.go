@@ -71,7 +71,7 @@ func (w *worker) restore() (wire.CID, error) {
 // fetchState gets a version by its CID.
 func (w *worker) fetchState(ctx context.Context, round uint64, id wire.CID, holders []wire.PeerID) (*State, error) {
 	m := w.r.model
-	v, err := LoadVectors(ctx, m.digest, id, map[string]int{"params": m.params, "buffers": m.schema.Buffers(), "outer": m.OuterLen()}, w.r.getFrom(holders))
+	v, err := LoadVectors(ctx, m.digest, id, map[string]int{"params": m.params, "buffers": m.schema.Buffers(), "outer": m.OuterLen()}, w.r.getOf(func() []wire.PeerID { return holders }))
 	if err != nil {
 		return nil, err
 	}
@@ -426,7 +426,7 @@ func (w *worker) updates(ctx context.Context, rec, prev *wire.Record, attested w
 	}
 	fctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
-	return w.r.model.Updates(fctx, rec, prev, nil, func(sender wire.PeerID) GetBlock { return w.r.getFrom(w.r.holders(sender)) })
+	return w.r.model.Updates(fctx, rec, prev, nil, func(sender wire.PeerID) GetBlock { return w.r.getFrom(sender) })
 }
 
 // CountedHeader is a header that a record counts.

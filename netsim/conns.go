@@ -26,18 +26,28 @@ func (sw *Swarm) sparse() bool { return len(sw.Nodes) > fullMesh }
 type links struct {
 	peers map[*Node]bool
 	needs map[*Node]bool
+	order []*Node // peers by peer id; nil when that has changed
 }
 
-func newLinks() links { return links{map[*Node]bool{}, map[*Node]bool{}} }
+func newLinks() links { return links{peers: map[*Node]bool{}, needs: map[*Node]bool{}} }
 
-// sorted returns the connected nodes by peer id.
-func (l links) sorted() []*Node {
-	out := make([]*Node, 0, len(l.peers))
-	for n := range l.peers {
-		out = append(out, n)
+// sorted returns the connected nodes by peer id. The caller must not change it.
+func (l *links) sorted() []*Node {
+	if l.order == nil {
+		l.order = make([]*Node, 0, len(l.peers))
+		for n := range l.peers {
+			l.order = append(l.order, n)
+		}
+		slices.SortFunc(l.order, func(a, b *Node) int { return a.ID.Compare(b.ID) })
 	}
-	slices.SortFunc(out, func(a, b *Node) int { return a.ID.Compare(b.ID) })
-	return out
+	return l.order
+}
+
+func (l *links) add(n *Node) { l.peers[n], l.order = true, nil }
+
+func (l *links) remove(n *Node) {
+	delete(l.peers, n)
+	l.order = nil
 }
 
 func (sw *Swarm) handshake(a, b *Node) time.Duration {
@@ -49,7 +59,8 @@ func (sw *Swarm) join(a, b *Node) {
 	if a.life.links.peers[b] {
 		return
 	}
-	a.life.links.peers[b], b.life.links.peers[a] = true, true
+	a.life.links.add(b)
+	b.life.links.add(a)
 	d := sw.handshake(a, b)
 	sw.notify(a, b.ID, true, d)
 	sw.notify(b, a.ID, true, d)
@@ -59,7 +70,7 @@ func (sw *Swarm) join(a, b *Node) {
 func (sw *Swarm) part(a, b *Node) {
 	for _, p := range [][2]*Node{{a, b}, {b, a}} {
 		if p[0].life != nil {
-			delete(p[0].life.links.peers, p[1])
+			p[0].life.links.remove(p[1])
 		}
 	}
 }
@@ -81,7 +92,14 @@ func (sw *Swarm) neighbours(n *Node) []*Node {
 	if n.life == nil {
 		return nil
 	}
-	return slices.DeleteFunc(n.life.links.sorted(), func(o *Node) bool { return !sw.linked(n, o) })
+	all := n.life.links.sorted()
+	out := make([]*Node, 0, len(all))
+	for _, o := range all {
+		if sw.linked(n, o) {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // Keep implements elastic.Network.

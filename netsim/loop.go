@@ -15,10 +15,12 @@ import (
 // tasks that are coroutines, of which one runs at a time. Everything that happens
 // is a function of what was scheduled: no goroutine, no wall clock, no map order.
 type Loop struct {
-	now   time.Time
+	now   time.Duration // since epoch
 	seq   uint64
 	queue eventHeap
+	dead  int     // events in the queue that were taken back, about
 	ready []*task // to be resumed now, in order
+	idle  []*task // whose work is done, for the next that start
 	cur   *task   // that runs; nil between tasks
 	tasks int     // that live
 	Steps uint64  // events and resumptions so far
@@ -29,29 +31,25 @@ type Loop struct {
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
 // NewLoop returns a loop at its beginning.
-func NewLoop() *Loop { return &Loop{now: epoch} }
+func NewLoop() *Loop { return &Loop{} }
 
 // Now returns the virtual time.
-func (l *Loop) Now() time.Time { return l.now }
+func (l *Loop) Now() time.Time { return epoch.Add(l.now) }
 
 // Since returns how long the loop has run, in virtual time.
-func (l *Loop) Since() time.Duration { return l.now.Sub(epoch) }
+func (l *Loop) Since() time.Duration { return l.now }
 
 type event struct {
-	at   time.Time
-	seq  uint64
-	do   func()
-	dead bool
+	at  time.Duration // since epoch
+	seq uint64
+	do  func() // nil: taken back
 }
 
 // eventHeap is a binary heap by (at, seq).
 type eventHeap []*event
 
 func (h eventHeap) less(i, j int) bool {
-	if !h[i].at.Equal(h[j].at) {
-		return h[i].at.Before(h[j].at)
-	}
-	return h[i].seq < h[j].seq
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
 }
 
 func (h *eventHeap) push(e *event) {
@@ -71,55 +69,77 @@ func (h *eventHeap) pop() *event {
 	top, n := old[0], len(old)-1
 	old[0], old[n] = old[n], nil
 	*h = old[:n]
-	for i := 0; ; {
+	h.down(0)
+	return top
+}
+
+func (h eventHeap) down(i int) {
+	for {
 		c := 2*i + 1
-		if c >= n {
+		if c >= len(h) {
 			break
 		}
-		if c+1 < n && h.less(c+1, c) {
+		if c+1 < len(h) && h.less(c+1, c) {
 			c++
 		}
 		if !h.less(c, i) {
 			break
 		}
-		(*h)[i], (*h)[c] = (*h)[c], (*h)[i]
+		h[i], h[c] = h[c], h[i]
 		i = c
 	}
-	return top
 }
 
 // At calls do at a time, not before now.
 func (l *Loop) At(at time.Time, do func()) *event {
-	if at.Before(l.now) {
-		at = l.now
-	}
 	l.seq++
-	e := &event{at: at, seq: l.seq, do: do}
+	e := &event{at: max(at.Sub(epoch), l.now), seq: l.seq, do: do}
 	l.queue.push(e)
 	return e
 }
 
 // After calls do after d.
-func (l *Loop) After(d time.Duration, do func()) *event { return l.At(l.now.Add(d), do) }
+func (l *Loop) After(d time.Duration, do func()) *event { return l.At(l.Now().Add(d), do) }
+
+// takeBack makes an event not happen. Most time-outs end so, long before their
+// time: they leave the queue when they are the greater part of it.
+func (l *Loop) takeBack(e *event) {
+	if e == nil || e.do == nil {
+		return
+	}
+	e.do = nil
+	if l.dead++; l.dead < 1024 || l.dead < len(l.queue)/2 {
+		return
+	}
+	l.queue = slices.DeleteFunc(l.queue, func(e *event) bool { return e.do == nil })
+	for i := len(l.queue)/2 - 1; i >= 0; i-- {
+		l.queue.down(i)
+	}
+	l.dead = 0
+}
 
 // Run lets time pass until until, or until nothing is left to happen. It returns
 // an error if a task panicked.
 func (l *Loop) Run(until time.Time) error {
+	end := until.Sub(epoch)
 	for l.fail == nil {
 		l.settle()
-		if len(l.queue) == 0 || l.queue[0].at.After(until) {
+		if len(l.queue) == 0 || l.queue[0].at > end {
 			break
 		}
 		e := l.queue.pop()
-		if e.dead {
+		do := e.do
+		if do == nil {
+			l.dead--
 			continue
 		}
+		e.do = nil
 		l.now = e.at
 		l.Steps++
-		e.do()
+		do()
 	}
-	if l.now.Before(until) && l.fail == nil {
-		l.now = until
+	if l.fail == nil {
+		l.now = max(l.now, end)
 	}
 	return l.fail
 }
@@ -134,23 +154,42 @@ func (l *Loop) settle() {
 	}
 }
 
-// task is a coroutine that waits or runs.
+// task is a coroutine that waits or runs. When its work is done it is kept for
+// other work: its stack has grown already.
 type task struct {
+	f     func() // nil: done
 	next  func() (struct{}, bool)
 	yield func(struct{}) bool
+	stop  func()
 	err   error // what the wait that ends returns
 }
 
+// maxIdle bounds the coroutines that are kept.
+const maxIdle = 1 << 12
+
 // Go starts f as a task, once the caller waits.
 func (l *Loop) Go(f func()) {
-	t := &task{}
-	seq := func(yield func(struct{}) bool) {
-		t.yield = yield
-		f()
+	var t *task
+	if n := len(l.idle); n > 0 {
+		t, l.idle = l.idle[n-1], l.idle[:n-1]
+	} else {
+		t = newTask()
 	}
-	t.next, _ = iter.Pull(iter.Seq[struct{}](seq))
+	t.f = f
 	l.tasks++
 	l.ready = append(l.ready, t)
+}
+
+func newTask() *task {
+	t := &task{}
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		t.yield = yield
+		for more := true; more; more = yield(struct{}{}) {
+			t.f()
+			t.f = nil
+		}
+	})
+	return t
 }
 
 func (l *Loop) resume(t *task) {
@@ -161,9 +200,24 @@ func (l *Loop) resume(t *task) {
 		}
 	}()
 	l.cur = t
-	if _, waits := t.next(); !waits {
-		l.tasks--
+	t.next()
+	if t.f != nil {
+		return // it waits
 	}
+	l.tasks--
+	if len(l.idle) < maxIdle {
+		l.idle = append(l.idle, t)
+	} else {
+		t.stop()
+	}
+}
+
+// Close ends the coroutines that have no work.
+func (l *Loop) Close() {
+	for _, t := range l.idle {
+		t.stop()
+	}
+	l.idle = nil
 }
 
 // Tasks returns how many tasks live.
@@ -191,9 +245,7 @@ func (l *Loop) wake(w *waiter, err error) {
 		return
 	}
 	w.done, w.t.err = true, err
-	if w.timer != nil {
-		w.timer.dead = true
-	}
+	l.takeBack(w.timer)
 	if w.ctx != nil {
 		w.ctx.drop(w)
 	}
@@ -308,9 +360,7 @@ func (c *loopContext) end(err error) {
 	}
 	c.err = err
 	close(c.done)
-	if c.timer != nil {
-		c.timer.dead = true
-	}
+	c.l.takeBack(c.timer)
 	if p := c.parent; p != nil && p.err == nil {
 		last := len(p.children) - 1
 		p.children[c.at] = p.children[last]

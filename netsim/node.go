@@ -228,13 +228,12 @@ func (lf *life) announce(o *Node, b []byte) {
 	}
 	to := o.life
 	sw.Loop.At(at, func() {
-		if o.life != to || sw.isCut(lf.n, o) || to.runner.Check(b) != elastic.Accept {
+		if o.life != to || sw.isCut(lf.n, o) || to.runner.Offer(b) != elastic.Accept {
 			return
 		}
 		if o.Lie != nil {
 			o.Lie.heard(b)
 		}
-		sw.Loop.Go(func() { to.runner.Hear(to.ctx, b) })
 	})
 }
 

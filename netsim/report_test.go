@@ -109,7 +109,7 @@ func TestScenarioRefusals(t *testing.T) {
 		head + "[[fault]]\nwhat = \"full\"\nat = \"1s\"\nrestart = \"1s\"\n":   "restart goes with kill",
 		head + "[[fault]]\nwhat = \"kill\"\nevery = \"0s\"\n":                  "no time passes",
 		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"group:g\"\n":  `there is no group "g"`,
-		"name = \"x\"\n[swarm]\npeers = 20000\nrounds = 2\n":                     "swarm.peers: 20000",
+		"name = \"x\"\n[swarm]\npeers = 20000\nrounds = 2\n":                   "swarm.peers: 20000",
 		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\ncount=1\nshare=0.5\n": "share 0.5 and count 1",
 	} {
 		if _, err := ParseScenario("x.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,7 +1,10 @@
 package netsim
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/maphash"
 	"io/fs"
 	"time"
 
@@ -13,6 +16,8 @@ import (
 // thousand peers cost the memory of one.
 type pool struct {
 	blocks map[wire.CID]*pooled
+	values map[uint64][]byte // by hash; nothing ever depends on these
+	seed   maphash.Seed
 }
 
 type pooled struct {
@@ -20,7 +25,9 @@ type pooled struct {
 	refs int
 }
 
-func newPool() *pool { return &pool{blocks: map[wire.CID]*pooled{}} }
+func newPool() *pool {
+	return &pool{blocks: map[wire.CID]*pooled{}, values: map[uint64][]byte{}, seed: maphash.MakeSeed()}
+}
 
 func (p *pool) hold(id wire.CID, b []byte) {
 	e := p.blocks[id]
@@ -29,6 +36,36 @@ func (p *pool) hold(id wire.CID, b []byte) {
 		p.blocks[id] = e
 	}
 	e.refs++
+}
+
+// Large values of key-value stores, which are records, are held once too: a store
+// has their name, behind inPool. They are never released.
+const (
+	inPool   = "netsim/pool/"
+	interned = 2 << 10 // bytes from which on
+)
+
+// intern returns what a store keeps for v.
+func (p *pool) intern(v []byte) []byte {
+	if len(v) < interned {
+		return v
+	}
+	key := maphash.Bytes(p.seed, v)
+	for len(p.values[key]) > 0 && !bytes.Equal(p.values[key], v) {
+		key++ // another value has that hash
+	}
+	if p.values[key] == nil {
+		p.values[key] = bytes.Clone(v)
+	}
+	return binary.LittleEndian.AppendUint64([]byte(inPool), key)
+}
+
+// value returns what v stands for. The caller must not change it.
+func (p *pool) value(v []byte) []byte {
+	if len(v) == len(inPool)+8 && string(v[:len(inPool)]) == inPool {
+		return p.values[binary.LittleEndian.Uint64(v[len(inPool):])]
+	}
+	return v
 }
 
 func (p *pool) release(id wire.CID) {
@@ -125,11 +162,16 @@ type lifeKV struct {
 	slow bool // writes take the disk's time
 }
 
-func (k lifeKV) Get(key []byte) ([]byte, error) { return k.kv.Get(key) }
+func (k lifeKV) Get(key []byte) ([]byte, error) {
+	v, err := k.kv.Get(key)
+	return k.pool().value(v), err
+}
 
 func (k lifeKV) Scan(prefix []byte, f func(key, value []byte) error) error {
-	return k.kv.Scan(prefix, f)
+	return k.kv.Scan(prefix, func(key, value []byte) error { return f(key, k.pool().value(value)) })
 }
+
+func (k lifeKV) pool() *pool { return k.life.n.disk.pool }
 
 func (k lifeKV) Apply(puts [][2][]byte, dels [][]byte, sync bool) error {
 	if sync && k.slow && k.life.n.disk.slow > 0 {
@@ -140,7 +182,11 @@ func (k lifeKV) Apply(puts [][2][]byte, dels [][]byte, sync bool) error {
 	if k.life.dead {
 		return fs.ErrClosed
 	}
-	return k.kv.Apply(puts, dels, sync)
+	short := make([][2][]byte, len(puts))
+	for i, p := range puts {
+		short[i] = [2][]byte{p[0], k.pool().intern(p[1])}
+	}
+	return k.kv.Apply(short, dels, sync)
 }
 
 // Close implements ledger.KV; the disk stays.

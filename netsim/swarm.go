@@ -204,6 +204,7 @@ func (sw *Swarm) Close() error {
 	if err := sw.Loop.Run(sw.Loop.Now().Add(time.Minute)); err != nil {
 		return err
 	}
+	defer sw.Loop.Close()
 	if n := sw.Loop.Tasks(); n > 0 {
 		return fmt.Errorf("%d tasks are left although all peers were stopped", n)
 	}
@@ -263,9 +264,9 @@ func (sw *Swarm) connect(n *Node) {
 func (sw *Swarm) disconnect(n *Node, lf *life, others []*Node) {
 	for _, o := range others {
 		sw.notify(o, n.ID, false, sw.cfg.Detect)
-		delete(o.life.links.peers, n)
+		o.life.links.remove(n)
 	}
-	clear(lf.links.peers)
+	lf.links = newLinks()
 }
 
 // Cut makes the path between two machines carry nothing, or heals it.

@@ -62,14 +62,23 @@ func Marshal(v any) []byte {
 	return b
 }
 
-// Unmarshal decodes b into the noun that v points to. It refuses more than max
-// bytes, trailing bytes and every encoding but the canonical one.
-func Unmarshal(b []byte, v any, max int) error {
+// UnmarshalAny is Unmarshal for what nobody signs, names or keeps: the frame in
+// which peers exchange nouns may be encoded in other ways too.
+func UnmarshalAny(b []byte, v any, max int) error {
 	if len(b) > max {
 		return fmt.Errorf("decode %T: %d bytes, limit %d", v, len(b), max)
 	}
 	if err := decMode.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("decode %T: %w", v, err)
+	}
+	return nil
+}
+
+// Unmarshal decodes b into the noun that v points to. It refuses more than max
+// bytes, trailing bytes and every encoding but the canonical one.
+func Unmarshal(b []byte, v any, max int) error {
+	if err := UnmarshalAny(b, v, max); err != nil {
+		return err
 	}
 	if c, ok := v.(interface{ check() error }); ok {
 		if err := c.check(); err != nil {

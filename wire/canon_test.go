@@ -12,7 +12,7 @@ import (
 
 // TestRoundTrip decodes each noun's bytes and gets the value and the bytes back.
 func TestRoundTrip(t *testing.T) {
-	for _, n := range nouns() {
+	for _, n := range samples() {
 		b := Marshal(n.value)
 		got := n.fresh()
 		if err := Unmarshal(b, got, MaxBlock); err != nil {
@@ -60,7 +60,7 @@ func equalButNil(a, b reflect.Value) bool {
 // TestOneEncoding damages the bytes of each noun in every way that keeps their
 // meaning, or nearly: none is accepted.
 func TestOneEncoding(t *testing.T) {
-	for _, n := range nouns() {
+	for _, n := range samples() {
 		b := Marshal(n.value)
 		if b[0]>>5 != 4 {
 			t.Fatalf("%s is no array", n.name)
@@ -162,7 +162,7 @@ func TestCanonicalForms(t *testing.T) {
 // TestNesting refuses arrays in arrays in arrays.
 func TestNesting(t *testing.T) {
 	deep := append(bytes.Repeat([]byte{0x81}, 5000), 0x80)
-	for _, n := range nouns() {
+	for _, n := range samples() {
 		if Unmarshal(deep, n.fresh(), MaxBlock) == nil {
 			t.Errorf("%s: 5,000 arrays in one another are accepted", n.name)
 		}

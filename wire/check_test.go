@@ -160,7 +160,7 @@ func TestRecordChecks(t *testing.T) {
 		"65 steps":                             func(r *Record) { r.Merged = make([]CID, 65) },
 		"an empty span":                        func(r *Record) { r.Returned = []Span{{Lo: 1, Hi: 1}} },
 	})
-	good := *nouns()[12].value.(*Cert)
+	good := *samples()[12].value.(*Cert)
 	refuse(t, "certificate", good, map[string]func(*Cert){
 		"version 0":            func(c *Cert) { c.V = 0 },
 		"no signers":           func(c *Cert) { c.Signers, c.Sigs = nil, nil },

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Genesis fixes all values that enter a record, a check or a merge of a run. It
@@ -84,7 +85,7 @@ func (r Replay) String() string { return [...]string{"none", "merges", "full"}[m
 type Admission struct {
 	_     struct{} `cbor:",toarray"`
 	Mode  string   // allow-list or open
-	Allow []PeerID // in order, for allow-list
+	Allow []PeerID // ascending, for allow-list
 }
 
 // Admits reports whether p may become a member.
@@ -92,12 +93,8 @@ func (a Admission) Admits(p PeerID) bool {
 	if a.Mode == "open" {
 		return true
 	}
-	for _, q := range a.Allow {
-		if p == q {
-			return true
-		}
-	}
-	return false
+	_, ok := slices.BinarySearchFunc(a.Allow, p, PeerID.Compare)
+	return ok
 }
 
 // Preset is a synchronisation method as values. Label is for people; only the

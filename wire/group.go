@@ -40,12 +40,15 @@ type GroupOutcome struct {
 	Merged CID        // manifest of the merged update; zero when nothing counts
 	Nonces Digest     // SHA-256 of the nonces of what counts, in peer order
 	Norm   float32    // lower median of the counted norms
+	Loss   float32    // mean of the counted losses, by samples
 	Rows   []GroupRow // one for each member, in peer order
 }
 
 func (o *GroupOutcome) check() error {
-	if x := float64(o.Norm); math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
-		return fmt.Errorf("norm of a group is %v", o.Norm)
+	for _, x := range []float64{float64(o.Norm), float64(o.Loss)} {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return errors.New("norm or loss of a group is not finite")
+		}
 	}
 	return inRange("rows of a group", uint64(len(o.Rows)), 1, MaxMembers)
 }

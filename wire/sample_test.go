@@ -71,7 +71,7 @@ func sampleHave() Have {
 }
 
 func sampleOutcome() GroupOutcome {
-	return GroupOutcome{Group: 1, Cut: digestN(40), Merged: ManifestCID([]byte("g1")), Nonces: digestN(41), Norm: 2.25,
+	return GroupOutcome{Group: 1, Cut: digestN(40), Merged: ManifestCID([]byte("g1")), Nonces: digestN(41), Norm: 2.25, Loss: 0.5,
 		Rows: []GroupRow{{Status: Counted, Header: digestN(42), Samples: 3072, ArrivalMs: 2600, Speed: 1200}, {Status: Absent}}}
 }
 
@@ -89,8 +89,8 @@ type noun struct {
 
 func of[T any](name string, v T) noun { return noun{name, &v, func() any { return new(T) }} }
 
-// nouns holds one good value of everything that is encoded.
-func nouns() []noun {
+// samples holds one good value of everything that is encoded.
+func samples() []noun {
 	run := digestN(0)
 	nonce := digestN(9)
 	header := Seal(keyN(0), KindHeader, run, 7, sampleHeader())

@@ -112,7 +112,7 @@ func TestVectorsOfNouns(t *testing.T) {
 		Meaning any    `json:"meaning"`
 	}
 	var all []vector
-	for _, n := range nouns() {
+	for _, n := range samples() {
 		b := Marshal(n.value)
 		all = append(all, vector{n.name, hex.EncodeToString(b), Sum(b).String(), meaning(reflect.ValueOf(n.value))})
 	}
@@ -202,7 +202,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, n := range nouns() {
+	for _, n := range samples() {
 		check(reflect.TypeOf(n.value))
 	}
 	if len(seen) < 25 {

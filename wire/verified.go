@@ -14,7 +14,27 @@ var (
 	verified = newMemory[struct{}](1 << 15) // signatures
 	opened   = newMemory[Envelope](4 << 20) // envelopes, in bytes
 	decoded  = newMemory[*Record](8 << 20)  // records, in bytes
+	nouns    = newMemory[any](4 << 20)      // bodies of envelopes, in bytes
 )
+
+// Read returns the body of e as the noun T, which the caller must not change:
+// others may have it too.
+func Read[T any](e Envelope) (*T, error) {
+	name := e.Digest()
+	if v, ok := nouns.get(name); ok {
+		if t, ok := v.(*T); ok {
+			return t, nil
+		}
+	}
+	t := new(T)
+	if err := e.Decode(t); err != nil {
+		return nil, err
+	}
+	if len(e.Body) <= maxOpenedOne {
+		nouns.add(name, t, 4*len(e.Body)+128)
+	}
+	return t, nil
+}
 
 // maxOpenedOne bounds the bytes of one remembered envelope: larger ones are
 // proposals, which come once.

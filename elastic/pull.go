@@ -1,0 +1,185 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// Answer answers another peer's pull.
+func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
+	var req pullRequest
+	if err := wire.Unmarshal(b, &req, maxPullRequest); err != nil {
+		return nil, err
+	}
+	if req.Run != r.cfg.Run {
+		return nil, fmt.Errorf("pull for run %s: not in progress here", req.Run.Short())
+	}
+	var envs []wire.Envelope
+	var next uint64
+	if err := r.ask(ctx, func() { envs, next = r.mach.Known(), r.mach.NextInstance() }); err != nil {
+		return nil, err
+	}
+	ans := pullAnswer{}
+	size := 0
+	for i := req.Next; ; i++ {
+		raw, err := r.chain.raw(i)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read record %d: %w", i, err)
+		}
+		if size += len(raw); size > pullBudget {
+			break
+		}
+		ans.Items = append(ans.Items, raw)
+	}
+	if base := r.chain.base(); base != nil && base.Instance >= req.Instance && base.Instance < next {
+		ans.Base = wire.Marshal(base)
+	}
+	known := map[string]bool{}
+	for _, k := range req.Known {
+		known[string(k)] = true
+	}
+	for _, e := range envs {
+		raw := e.Bytes()
+		d := wire.Sum(raw)
+		if size += len(raw); size > pullBudget {
+			break
+		}
+		if !known[string(d[:8])] {
+			ans.Envelopes = append(ans.Envelopes, raw)
+		}
+	}
+	return wire.Marshal(ans), nil
+}
+
+// pullSome asks one random peer for what is lacking while a round is open. It
+// runs in the loop.
+func (r *Runner) pullSome() {
+	peers := r.cfg.Net.Peers()
+	if len(peers) > 0 && r.env.Now().Sub(r.lastPull) >= pullInterval/2 {
+		r.pullFrom(peers[r.cfg.Rand.IntN(len(peers))])
+	}
+}
+
+// pullFrom asks p for what is lacking, in a task. It runs in the loop.
+func (r *Runner) pullFrom(p wire.PeerID) {
+	if _, busy := r.pulling[p]; busy {
+		r.pulling[p] = true
+		return
+	}
+	r.pulling[p] = false
+	r.lastPull = r.env.Now()
+	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance()}
+	if h := r.mach.Head(); h != nil {
+		req.Next = h.Round + 1
+	}
+	for _, e := range r.mach.Known() {
+		d := e.Digest()
+		req.Known = append(req.Known, d[:8])
+	}
+	b := wire.Marshal(req)
+	r.spawn(func() {
+		ans, envs := r.pull(p, b)
+		_ = r.ask(r.ctx, func() { // its error means that the run ends
+			if ans != nil {
+				r.takeAnswer(p, req.Next, ans, envs)
+			}
+			again := r.pulling[p]
+			if delete(r.pulling, p); again {
+				r.pullFrom(p)
+			}
+		})
+	})
+}
+
+// pull asks p once and returns nil if it gave nothing of use. The next pull from
+// p waits until it has returned.
+func (r *Runner) pull(p wire.PeerID, req []byte) (*pullAnswer, []wire.Envelope) {
+	ctx, cancel := r.env.Context(r.ctx, 10*time.Second)
+	defer cancel()
+	b, err := r.cfg.Net.Pull(ctx, p, req)
+	if err != nil {
+		r.log.Debug("pull failed", "peer", p.Short(), "err", err)
+		return nil, nil
+	}
+	var ans pullAnswer
+	if err := wire.UnmarshalAny(b, &ans, maxPullAnswer); err != nil {
+		r.log.Warn("pull answer refused", "peer", p.Short(), "err", err)
+		return nil, nil
+	}
+	return &ans, r.openAll(p, ans.Envelopes)
+}
+
+// takeAnswer checks and feeds what a pull for the records from next on brought. It
+// runs in the loop.
+func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *pullAnswer, envs []wire.Envelope) {
+	for i, raw := range ans.Items {
+		if h := r.mach.Head(); h != nil && h.Round >= next+uint64(i) {
+			continue // it came another way meanwhile
+		}
+		if err := r.takeItem(raw); err != nil {
+			r.log.Warn("record refused", "peer", from.Short(), "err", err)
+			return
+		}
+	}
+	if len(ans.Base) > 0 {
+		var c wire.Cert
+		if err := wire.Unmarshal(ans.Base, &c, wire.MaxMessage); err != nil || c.Decided() {
+			r.log.Warn("certificate refused", "peer", from.Short(), "err", err)
+			return
+		}
+		if c.Instance >= r.mach.NextInstance() && r.cfg.Agree.Verify(&c) == nil {
+			r.queue = append(r.queue, Decided{Cert: c})
+		}
+	}
+	for _, e := range envs {
+		r.queue = append(r.queue, Heard{e})
+	}
+	r.fatal(r.drain())
+}
+
+// takeItem verifies one decided record and feeds it, before the next is looked
+// at: each certificate is checked against the table that the records before it
+// gave.
+func (r *Runner) takeItem(raw []byte) error {
+	it, err := openItem(raw)
+	if err != nil {
+		return err
+	}
+	rec, err := wire.OpenRecord(it.Record)
+	if err != nil {
+		return err
+	}
+	head := r.mach.Head()
+	if rec.Round == 0 {
+		if head != nil {
+			return nil
+		}
+		env, err := wire.OpenBlock(it.Start)
+		if err != nil || env.Kind != wire.KindProposal || env.Run != r.cfg.Run || env.Sender != r.cfg.Genesis.Creator || !bytes.Equal(env.Body, it.Record) {
+			return fmt.Errorf("start record is not the creator's: %w", errors.Join(err))
+		}
+		r.queue = append(r.queue, Started{rec, env})
+		return r.drain()
+	}
+	if head == nil || rec.Round != head.Round+1 {
+		return nil
+	}
+	c, err := it.cert()
+	if err != nil || c == nil || c.Value != rec.Digest() || c.Base != head.Digest() || c.Instance < r.mach.NextInstance() {
+		return fmt.Errorf("record %d has no fitting certificate: %w", rec.Round, errors.Join(err))
+	}
+	if err := r.cfg.Agree.Verify(c); err != nil {
+		return err
+	}
+	r.queue = append(r.queue, Decided{Cert: *c, Record: rec})
+	return r.drain()
+}
