@@ -21,6 +21,7 @@ type RunSpec struct {
 	MinPeers uint32   `json:"min_peers"`
 	Seed     uint64   `json:"seed"`
 	Codec    string   `json:"codec"`
+	Group    uint32   `json:"group"`    // most peers that average as one group; default 32
 	Topology string   `json:"topology"` // allgather or butterfly
 	Allow    []string `json:"allow"`    // peer ids; none: open
 	Deadline uint32   `json:"deadline_ms"`
@@ -63,7 +64,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	}
 	def := train.Default(s.Task)
 	g := &wire.Genesis{V: 1, Numerics: 1, Name: s.Name, Creator: d.ID(), Preset: preset.Preset, PartValues: 1 << 16,
-		Rounds: first(s.Rounds, preset.Rounds), MinPeers: first(s.MinPeers, 1), MinCounted: 1, MinVoters: 1, Group: wire.MaxMembers,
+		Rounds: first(s.Rounds, preset.Rounds), MinPeers: first(s.MinPeers, 1), MinCounted: 1, MinVoters: 1, Group: first(s.Group, wire.MaxMembers),
 		Deadline: wire.Deadline{MinMs: 1000, MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: first(s.Snapshot, 8), Replay: wire.ReplayFull, Seed: s.Seed}
 	if g.Preset.Cadence.Window {
 		g.Replay = wire.ReplayMerges

@@ -48,6 +48,7 @@ func (a *app) demoCmd() *cobra.Command {
 	f.Uint64Var(&cfg.Rounds, "rounds", 0, "rounds (default: the preset's)")
 	f.Uint32Var(&cfg.Steps, "steps", 0, "local steps of a round (default: the preset's)")
 	f.StringVar(&cfg.Preset, "preset", "diloco", "see hived run presets")
+	f.Uint32Var(&cfg.Group, "group", 0, "most peers that average as one group, 2 to 32 (default 32)")
 	f.StringVar(&cfg.Topology, "topology", "", "allgather or butterfly (default: the preset's)")
 	f.StringVar(&kill, "kill", "", "PEER@ROUND: kill -9 a peer after a round, restart it two rounds later")
 	f.IntVar(&cfg.Lose, "lose", 0, "after half the rounds, lose this many peers with their disks and join as many fresh ones")

@@ -50,6 +50,7 @@ func (a *app) runNew() *cobra.Command {
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of start weights and of the order of samples")
 	f.StringVar(&s.Codec, "codec", "", "none, bf16 or int8 (default: the preset's)")
 	f.Uint32Var(&s.Snapshot, "snapshot", 0, "versions from one striped snapshot to the next (default 8)")
+	f.Uint32Var(&s.Group, "group", 0, "most peers that average as one group, 2 to 32 (default 32)")
 	f.StringVar(&s.Topology, "topology", "", "allgather or butterfly (default: the preset's)")
 	f.StringSliceVar(&s.Allow, "allow", nil, "peer id that may become a member; may be given again; none: everybody")
 	return cmd

@@ -25,6 +25,7 @@ type DemoConfig struct {
 	Rounds   uint64 // 0: the preset's
 	Steps    uint32 // 0: the preset's
 	Preset   string
+	Group    uint32 // 0: the default
 	Topology string // empty: the preset's
 	Seed     uint64
 	Kill     int    // number of the peer that is killed, from 1; 0: none
@@ -182,7 +183,7 @@ func (d *demo) startPeers(ctx context.Context) error {
 
 func (d *demo) startRun(ctx context.Context) error {
 	spec := daemon.RunSpec{Name: "demo", Task: d.cfg.Task, Preset: d.cfg.Preset, Rounds: d.cfg.Rounds, Steps: d.cfg.Steps,
-		MinPeers: uint32(d.cfg.Peers), Seed: d.cfg.Seed, Topology: d.cfg.Topology}
+		MinPeers: uint32(d.cfg.Peers), Seed: d.cfg.Seed, Group: d.cfg.Group, Topology: d.cfg.Topology}
 	for _, k := range d.keys {
 		spec.Allow = append(spec.Allow, k.Peer().String())
 	}

@@ -75,6 +75,9 @@ func TestDemo(t *testing.T) {
 		{"every step", []string{"--preset", "ddp", "--steps", "8"}, func(r DemoResult) bool { return *r.Accuracy >= 0.8 }},
 		{"every step, a peer is killed", []string{"--preset", "ddp", "--steps", "8", "--kill", "3@2"}, func(r DemoResult) bool { return len(r.Killed) == 1 }},
 		{"alone", []string{"--peers", "1", "--rounds", "3"}, func(r DemoResult) bool { return len(r.Versions) == 1 }},
+		{"two groups, a peer is killed", []string{"--peers", "6", "--group", "3", "--rounds", "4", "--steps", "8", "--kill", "2@2"}, func(r DemoResult) bool {
+			return len(r.Killed) == 1 && len(r.Versions) == 6 && r.Counted >= r.Expected-4
+		}},
 		{"two", []string{"--peers", "2", "--rounds", "3"}, func(r DemoResult) bool { return len(r.Versions) == 2 }},
 		{"text", []string{"--task", "text", "--rounds", "2"}, func(r DemoResult) bool { return r.Accuracy == nil && r.Gain > 0.5 }},
 	} {
