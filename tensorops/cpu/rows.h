@@ -349,7 +349,7 @@ static void k_sumsq(const void *v, L t) {
 }
 
 const hv_table TABLE = {
-  .mr = MR, .nr = NR, .lanes = VL, .gemm = k_gemm, .gemm_bf16 = k_gemm_bf16, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
+  .mr = MR, .lanes = VL, .gemm = &gemm_kind, .gemm_bf16 = &gemm_bf16_kind, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
   .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
   .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
