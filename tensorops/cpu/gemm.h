@@ -85,17 +85,15 @@ FI void pack_strided(L W, const hv_src *s, L l0, L lanes, L p0, L len, float *d,
 static __attribute__((noinline)) void pack_a(const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) { pack_strided(MR, s, l0, lanes, p0, len, d, last); }
 static __attribute__((noinline)) void pack_b(const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) { pack_strided(NR, s, l0, lanes, p0, len, d, last); }
 
-// block_mul multiplies packed panels into C[mm, nn].
+// block_mul multiplies packed panels into C[mm, nn]. What is left of rows and
+// columns takes the smaller blocks of direct.h.
 static void block_mul(L mm, L nn, L kk, const float *pa, const float *pb, float *C, L ldc, int add) {
-  float tmp[MR * NR] __attribute__((aligned(64)));
   for (L j = 0; j < nn; j += NR)
     for (L i = 0; i < mm; i += MR) {
       float *c = C + i * ldc + j;
-      if (i + MR <= mm && j + NR <= nn) { uk(kk, pa + i * kk, pb + j * kk, c, ldc, add); continue; }
-      uk(kk, pa + i * kk, pb + j * kk, tmp, NR, 0);
       L ii = HV_MIN(MR, mm - i), jj = HV_MIN(NR, nn - j);
-      if (add) for (L u = 0; u < ii; u++) for (L v = 0; v < jj; v++) c[u * ldc + v] += tmp[u * NR + v];
-      else for (L u = 0; u < ii; u++) for (L v = 0; v < jj; v++) c[u * ldc + v] = tmp[u * NR + v];
+      if (ii == MR && jj == NR) uk(kk, pa + i * kk, pb + j * kk, c, ldc, add);
+      else by_rows(ii, jj, kk, pa + i * kk, 1, MR, pb + j * kk, NR, c, ldc, add);
     }
 }
 
