@@ -60,8 +60,9 @@ static L ceil_div(L a, L b) { return (a + b - 1) / b; }
 // where A has few rows.
 void hv_gemm_blocks(const hv_gemm_kind *how, hv_gemm_args *g, hv_runner run, int threads) {
   if (!g->m || !g->n) return;
+  int shared = threads > 1 && g->m * g->n * g->k > 64 * 64 * 64;   // what is below takes one thread less time
+  if (how->small && !shared && g->m * g->n * g->k <= 128 * 128 * 128 && (g->b.ds == 1 || (g->b.ls == 1 && g->n % 16 == 0))) { run(how->small, g, 1); return; }
   L kc = hv_kc_of(g->k, how->kc), wide = HV_MIN(g->n, how->cols), blocks = ceil_div(g->m, how->mr), parts = 1;
-  int shared = threads > 1 && g->m * g->n * g->k > 64 * 64 * 64;
   L tiles = ceil_div(g->m, how->rows), most = ceil_div(blocks, 4);
   if (shared) tiles = HV_MIN(most, tiles > 4 * threads ? tiles : 4 * threads);
   g->tm = ceil_div(blocks, tiles) * how->mr;

@@ -64,4 +64,4 @@ static void k_gemm_bf16(const void *v, L t) {
   if (g->bias && g->p0 + g->kk >= g->k) bias_rows(m, n, top, g->ldc, g->bias + g->j0 + j0, g->relu);
 }
 
-static const hv_gemm_kind gemm_bf16_kind = {k_gemm_bf16_pack, k_gemm_bf16, 32, 32, 256, 2048, 128, 768};
+static const hv_gemm_kind gemm_bf16_kind = {k_gemm_bf16_pack, k_gemm_bf16, NULL, 32, 32, 256, 2048, 128, 768};

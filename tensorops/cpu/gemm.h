@@ -127,7 +127,23 @@ static void k_gemm(const void *v, L t) {
   if (g->bias && g->p0 + g->kk >= g->k) bias_rows(m, n, c, g->ldc, g->bias + g->j0 + j, g->relu);
 }
 
-static const hv_gemm_kind gemm_kind = {k_gemm_pack, k_gemm, MR, NR, MR * (VB >= 64 ? 16 : 28), NR * (VB >= 64 ? 48 : 96), 8 * NR, HV_KC};
+// k_gemm_small multiplies without packing A, nor B where its rows are contiguous.
+static void k_gemm_small(const void *v, L t) {
+  const hv_gemm_args *g = v;
+  L kc = hv_kc(g->k);
+  (void)t;
+  for (L p0 = 0; p0 < g->k; p0 += kc) {
+    L kk = HV_MIN(kc, g->k - p0);
+    const float *a = g->a.p + p0 * g->a.ds, *b = g->b.p + p0 * g->b.ds;
+    if (g->b.ls == 1 && g->n % VL == 0) { by_rows(g->m, g->n, kk, a, g->a.ls, g->a.ds, b, g->b.ds, g->c, g->ldc, g->add || p0); continue; }
+    float *panels = hv_scratch(1, (g->n + VL) * kk);
+    panels_of_rows(g->n, kk, b, g->b.ls, panels);
+    by_panels(g->m, g->n, kk, a, g->a.ls, g->a.ds, panels, g->c, g->ldc, g->add || p0);
+  }
+  if (g->bias) bias_rows(g->m, g->n, g->c, g->ldc, g->bias, g->relu);
+}
+
+static const hv_gemm_kind gemm_kind = {k_gemm_pack, k_gemm, k_gemm_small, MR, NR, MR * (VB >= 64 ? 16 : 28), NR * (VB >= 64 ? 48 : 96), 8 * NR, HV_KC};
 
 // k_peak makes chains of fused operations in registers, which nothing can beat.
 static void k_peak(const void *v, L t) {
