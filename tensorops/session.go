@@ -14,7 +14,7 @@ type hostSession struct {
 	arena          []float32
 	float          [][]float32 // by input number, nil for the other type
 	ints           [][]int32
-	steps          []bound
+	steps          []*bound
 	outputs        [][]float32
 	loss           float64
 	part           []float64 // partial sums of squares
@@ -56,8 +56,13 @@ func openHost(p *Plan, k kernels) *hostSession {
 			s.floats = append(s.floats, i)
 		}
 	}
-	for _, st := range p.Steps {
-		s.steps = append(s.steps, s.bind(st))
+	for i := 0; i < len(p.Steps); i++ {
+		b := s.bind(p.Steps[i])
+		if p.Steps[i].joined {
+			i++
+			b.call.next = &s.bind(p.Steps[i]).call
+		}
+		s.steps = append(s.steps, b)
 	}
 	for _, r := range p.outputs {
 		s.outputs = append(s.outputs, s.memory(r))
@@ -65,8 +70,8 @@ func openHost(p *Plan, k kernels) *hostSession {
 	return s
 }
 
-func (s *hostSession) bind(st Step) bound {
-	b := bound{op: st.op, back: st.Backward}
+func (s *hostSession) bind(st Step) *bound {
+	b := &bound{op: st.op, back: st.Backward}
 	all := func(rs []ref) [][]float32 {
 		m := make([][]float32, len(rs))
 		for i, r := range rs {
@@ -112,7 +117,7 @@ func (s *hostSession) Step(ctx context.Context, in Batch) (float64, error) {
 		return 0, err
 	}
 	for i := range s.steps {
-		b := &s.steps[i]
+		b := s.steps[i]
 		switch {
 		case b.op == nil:
 			s.k.add(b.call.din[0], b.call.dout[0], b.call.din[0])

@@ -38,7 +38,7 @@ func gemm(m, n, k int, nt bool) func() func() {
 		if nt {
 			bm = cpu.Mat{P: b, Lane: k, Depth: 1}
 		}
-		return func() { cpu.Gemm(m, n, k, cpu.Mat{P: a, Lane: k, Depth: 1}, bm, c, n, false, nil, false) }
+		return func() { cpu.Gemm(m, n, k, cpu.Mat{P: a, Lane: k, Depth: 1}, bm, c, n, false, cpu.Finish{}) }
 	}
 }
 

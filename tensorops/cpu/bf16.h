@@ -48,9 +48,10 @@ static void k_gemm_bf16(const void *v, L t) {
   L i0 = t % g->nm * g->tm, j0 = t / g->nm * g->tn, m = HV_MIN(g->tm, g->m - i0), n = HV_MIN(g->tn, g->nn - j0), steps = (g->kk + 31) / 32;
   float *pa = hv_scratch(0, (m + 32) * steps * 16), *top = g->c + i0 * g->ldc + g->j0 + j0, tmp[32 * 32] __attribute__((aligned(64)));
   int add = g->add || g->p0;
+  L from = 0;   // columns that are not finished yet
   unit->pack(1, &g->a, i0, m, g->p0, g->kk, pa);
   unit->begin();
-  for (L j = 0; j < n; j += 32)
+  for (L j = 0; j < n; j += 32) {
     for (L i = 0; i < m; i += 32) {
       float *c = top + i * g->ldc + j;
       const float *a = pa + i * steps * 16, *b = g->pb + (j0 + j) * steps * 16;
@@ -60,8 +61,10 @@ static void k_gemm_bf16(const void *v, L t) {
       for (L r = 0; r < rows; r++)
         for (L e = 0; e < cols; e++) c[r * g->ldc + e] = add ? c[r * g->ldc + e] + tmp[r * 32 + e] : tmp[r * 32 + e];
     }
+    L w = HV_MIN(j + 32, n) - from;
+    if (g->p0 + g->kk >= g->k && (w >= 512 || j + 32 >= n)) { finish(g, i0, g->j0 + j0 + from, m, w); from = j + 32; }
+  }
   unit->end();
-  if (g->bias && g->p0 + g->kk >= g->k) bias_rows(m, n, top, g->ldc, g->bias + g->j0 + j0, g->relu);
 }
 
 static const hv_gemm_kind gemm_bf16_kind = {k_gemm_bf16_pack, k_gemm_bf16, NULL, 32, 32, 256, 2048, 128, 768};

@@ -97,18 +97,6 @@ static void block_mul(L mm, L nn, L kk, const float *pa, const float *pb, float 
     }
 }
 
-static void bias_rows(L m, L n, float *c, L ldc, const float *bias, int relu) {
-  for (L i = 0; i < m; i++, c += ldc) {
-    L j = 0;
-    for (; j + VL <= n; j += VL) {
-      vf v = ld(c + j) + ld(bias + j);
-      if (relu) v = vmax(v, (vf){0});
-      st(c + j, v);
-    }
-    for (; j < n; j++) { float v = c[j] + bias[j]; c[j] = relu ? (v > 0 ? v : 0) : v; }
-  }
-}
-
 // k_gemm_pack packs panels of the current block of B.
 static void k_gemm_pack(const void *v, L t) {
   const hv_gemm_args *g = v;
@@ -123,8 +111,12 @@ static void k_gemm(const void *v, L t) {
   L i = t % g->nm * g->tm, j = t / g->nm * g->tn, m = HV_MIN(g->tm, g->m - i), n = HV_MIN(g->tn, g->nn - j);
   float *pa = hv_scratch(0, (m + MR) * g->kk + 128), *c = g->c + i * g->ldc + g->j0 + j;
   pack_a(&g->a, i, m, g->p0, g->kk, pa, g->m);
-  block_mul(m, n, g->kk, pa, g->pb + j * g->kk, c, g->ldc, g->add || g->p0);
-  if (g->bias && g->p0 + g->kk >= g->k) bias_rows(m, n, c, g->ldc, g->bias + g->j0 + j, g->relu);
+  enum { WIDE = 512 / NR * NR };        // finished while they are near, but rows long enough to stream
+  for (L e = 0; e < n; e += WIDE) {
+    L w = HV_MIN(WIDE, n - e);
+    block_mul(m, w, g->kk, pa, g->pb + (j + e) * g->kk, c + e, g->ldc, g->add || g->p0);
+    if (g->p0 + g->kk >= g->k) finish(g, i, g->j0 + j + e, m, w);
+  }
 }
 
 // k_gemm_small multiplies without packing A, nor B where its rows are contiguous.
@@ -140,7 +132,7 @@ static void k_gemm_small(const void *v, L t) {
     panels_of_rows(g->n, kk, b, g->b.ls, panels);
     by_panels(g->m, g->n, kk, a, g->a.ls, g->a.ds, panels, g->c, g->ldc, g->add || p0);
   }
-  if (g->bias) bias_rows(g->m, g->n, g->c, g->ldc, g->bias, g->relu);
+  finish(g, 0, 0, g->m, g->n);
 }
 
 static const hv_gemm_kind gemm_kind = {k_gemm_pack, k_gemm, k_gemm_small, MR, NR, MR * (VB >= 64 ? 16 : 28), NR * (VB >= 64 ? 48 : 96), 8 * NR, HV_KC};

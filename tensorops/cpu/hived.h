@@ -30,6 +30,7 @@ const hv_bf16 *hv_bf16_unit(int no_tiles);          // kern_bf16_amd64.c
 
 typedef struct {
   L m, n, k; hv_src a, b; float *c; L ldc; int add, relu; const float *bias;
+  float *gelu; const float *slope; // laid out as c: receives gelu(c); c becomes c * gelu'(slope)
   L j0, nn, p0, kk; float *pb;   // the block of B in pb: columns [j0, j0+nn), depth [p0, p0+kk)
   L tm, tn, nm;                  // rows and columns of a tile, tiles along m
   const hv_bf16 *unit;           // NULL: plain vectors

@@ -34,6 +34,7 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
   return a;
 }
 #include "vec.h"
+#include "finish.h"
 #include "direct.h"
 #include "gemm.h"
 #include "conv.h"

@@ -33,6 +33,7 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
   return x.v;
 }
 #include "vec.h"
+#include "finish.h"
 #include "direct.h"
 #include "gemm.h"
 #include "conv.h"

@@ -157,21 +157,6 @@ static void k_softmax_bwd(const void *v, L t) {
   }
 }
 
-#define GELU0 1.5957691216f
-#define GELU1 0.0713548163f
-#define GELU3 0.2140644489f
-FI vf gelu(const hv_ew_args *g, vf x, vf dy) {
-  (void)g;
-  vf p = vfma(x * x, splat(GELU1), splat(GELU0)), one = splat(1.0f);
-  (void)dy;
-  return x / (one + vexp(-(x * p)));
-}
-FI vf dgelu(const hv_ew_args *g, vf x, vf dy) {
-  (void)g;
-  vf t = x * x, p = vfma(t, splat(GELU1), splat(GELU0)), one = splat(1.0f);
-  vf s = one / (one + vexp(-(x * p))), q = s * (one - s);
-  return dy * vfma(x * q, vfma(t, splat(GELU3), splat(GELU0)), s);
-}
 FI vf plus(const hv_ew_args *g, vf x, vf y) { (void)g; return x + y; }
 FI vf mask(const hv_ew_args *g, vf x, vf y) { (void)g; return sel(y > (vf){0}, x, (vf){0}); }
 FI vf combine(const hv_ew_args *g, vf x, vf y) { return vfma(splat(g->a), x, y * g->b); }
