@@ -58,6 +58,7 @@ type call struct {
 	next               *call     // of a step that this one computes too, or nil
 	rows               []float64 // losses of rows
 	loss               *float64
+	samples            *int // of the batch that are real, the first ones; may exceed the batch
 	train              bool // a backward step follows
 	again              bool // forward runs a second time: side effects are done
 	bf16               bool // products round their operands

@@ -3,6 +3,7 @@ package tensorops
 import (
 	"context"
 	"fmt"
+	"math"
 	"unsafe"
 )
 
@@ -17,6 +18,7 @@ type hostSession struct {
 	steps          []*bound
 	outputs        [][]float32
 	loss           float64
+	samples        int
 	part           []float64 // partial sums of squares
 	extra          []float32 // scratch of optimizers, see Plan.OptimizerBytes
 	floats, intsIn []int     // input numbers by type
@@ -89,7 +91,7 @@ func (s *hostSession) bind(st Step) *bound {
 		}
 	}
 	c.rows = make([]float64, st.rows)
-	c.loss, c.train, c.bf16, c.again = &s.loss, st.train, s.plan.bf16, st.again
+	c.loss, c.samples, c.train, c.bf16, c.again = &s.loss, &s.samples, st.train, s.plan.bf16, st.again
 	return b
 }
 
@@ -134,6 +136,12 @@ func (s *hostSession) Step(ctx context.Context, in Batch) (float64, error) {
 func (s *hostSession) take(in Batch) error {
 	if len(in.Float) != len(s.floats) || len(in.Int) != len(s.intsIn) {
 		return fmt.Errorf("step with %d float and %d integer inputs, want %d and %d: %w", len(in.Float), len(in.Int), len(s.floats), len(s.intsIn), ErrBatch)
+	}
+	if in.Samples < 0 {
+		return fmt.Errorf("step with %d samples: %w", in.Samples, ErrBatch)
+	}
+	if s.samples = in.Samples; s.samples == 0 {
+		s.samples = math.MaxInt
 	}
 	for i, x := range in.Float {
 		if d := s.float[s.floats[i]]; copy(d, x) != len(d) || len(x) != len(d) {
