@@ -65,7 +65,7 @@ func (r reference) attentionForward(s attnShape, qkv, y, stats []float32) {
 			}
 			for c0 := 0; c0 <= r0; c0 += tile {
 				keys := min(tile, s.t-c0)
-				r.gemm(rows, keys, d, mat{qkv[q0+r0*3*c:], 3 * c, 1}, mat{qkv[q0+c+c0*3*c:], 3 * c, 1}, p, tile, false, nil, false)
+				r.gemm(rows, keys, d, mat{qkv[q0+r0*3*c:], 3 * c, 1}, mat{qkv[q0+c+c0*3*c:], 3 * c, 1}, p, tile, false, finish{})
 				for i := range rows {
 					limit := keys
 					if c0 == r0 {
@@ -76,7 +76,7 @@ func (r reference) attentionForward(s attnShape, qkv, y, stats []float32) {
 						o[i*d+e] = float32(o[i*d+e] * alpha)
 					}
 				}
-				r.gemm(rows, d, keys, mat{p, tile, 1}, mat{qkv[q0+2*c+c0*3*c:], 1, 3 * c}, o, d, true, nil, false)
+				r.gemm(rows, d, keys, mat{p, tile, 1}, mat{qkv[q0+2*c+c0*3*c:], 1, 3 * c}, o, d, true, finish{})
 			}
 			for i := range rows {
 				inv := 1 / l[i]
@@ -128,8 +128,8 @@ func (r reference) attentionBackward(s attnShape, qkv, y, stats, dy, dqkv []floa
 			for r0 := c0; r0 < s.t; r0 += tile {
 				rows := min(tile, s.t-r0)
 				qr, yr := q0+r0*3*c, y0+r0*c
-				r.gemm(rows, keys, d, mat{qkv[qr:], 3 * c, 1}, mat{qkv[k0:], 3 * c, 1}, p, tile, false, nil, false)
-				r.gemm(rows, keys, d, mat{dy[yr:], c, 1}, mat{qkv[v0:], 3 * c, 1}, g, tile, false, nil, false)
+				r.gemm(rows, keys, d, mat{qkv[qr:], 3 * c, 1}, mat{qkv[k0:], 3 * c, 1}, p, tile, false, finish{})
+				r.gemm(rows, keys, d, mat{dy[yr:], c, 1}, mat{qkv[v0:], 3 * c, 1}, g, tile, false, finish{})
 				for i := range rows {
 					limit := keys
 					if c0 == r0 {
@@ -138,9 +138,9 @@ func (r reference) attentionBackward(s attnShape, qkv, y, stats, dy, dqkv []floa
 					at := st + 2*(r0+i)
 					gradRow(p[i*tile:][:tile], g[i*tile:][:tile], limit, scale, stats[at], stats[at+1], delta[r0+i])
 				}
-				r.gemm(keys, d, rows, mat{p, 1, tile}, mat{dy[yr:], 1, c}, dqkv[v0:], 3*c, true, nil, false)
-				r.gemm(keys, d, rows, mat{g, 1, tile}, mat{qkv[qr:], 1, 3 * c}, dqkv[k0:], 3*c, true, nil, false)
-				r.gemm(rows, d, keys, mat{g, tile, 1}, mat{qkv[k0:], 1, 3 * c}, dqkv[qr:], 3*c, true, nil, false)
+				r.gemm(keys, d, rows, mat{p, 1, tile}, mat{dy[yr:], 1, c}, dqkv[v0:], 3*c, true, finish{})
+				r.gemm(keys, d, rows, mat{g, 1, tile}, mat{qkv[qr:], 1, 3 * c}, dqkv[k0:], 3*c, true, finish{})
+				r.gemm(rows, d, keys, mat{g, tile, 1}, mat{qkv[k0:], 1, 3 * c}, dqkv[qr:], 3*c, true, finish{})
 			}
 		}
 	})

@@ -16,7 +16,7 @@ type BatchNorm struct {
 }
 
 type batchNorm struct {
-	n, c          int
+	b, n, c       int // b samples in n rows
 	eps, momentum float32
 	res, relu     bool
 }
@@ -25,7 +25,8 @@ type batchNorm struct {
 // Relu, with mean and variance of each channel over all rows of the batch (Ioffe
 // and Szegedy 2015, algorithm 1): x and res [..,C]; res may be the zero V. A
 // training step moves the running statistics, the variance unbiased; without
-// training they take the place of the batch's.
+// training they take the place of the batch's. Rows of samples beyond Batch.Samples
+// are left out of statistics and have no gradient.
 func (g *Graph) BatchNorm(x, res V, p BatchNorm, act Act) V {
 	n, c := x.Shape.Last()
 	for _, v := range []V{p.Gain, p.Shift, p.Mean, p.Var} {
@@ -34,7 +35,7 @@ func (g *Graph) BatchNorm(x, res V, p BatchNorm, act Act) V {
 	if act == Gelu || n < 2 {
 		panic("tensorops: batch norm of " + x.Shape.String())
 	}
-	o := &batchNorm{n: n, c: c, eps: p.Eps, momentum: p.Momentum, relu: act == Relu}
+	o := &batchNorm{b: x.Shape[0], n: n, c: c, eps: p.Eps, momentum: p.Momentum, relu: act == Relu}
 	in := []V{x, p.Gain, p.Shift, p.Mean, p.Var}
 	if o.res = res.Shape != (Shape{}); o.res {
 		want("batch norm", "residual", res, F32, x.Shape[:x.Shape.Rank()]...)
@@ -74,25 +75,30 @@ func (o *batchNorm) forward(k kernels, c *call) {
 		k.bnApply(&a)
 		return
 	}
+	a.n = o.real(c)
 	m2 := k.bnStats(&a)
 	for j := range mean {
-		v := m2[j] / float64(o.n)
+		v := m2[j] / float64(a.n)
 		a.stats[o.c+j] = rstd(v, o.eps)
 		if c.again {
 			continue
 		}
 		mean[j] = num.Fma32(o.momentum, a.stats[j]-mean[j], mean[j])
-		variance[j] = num.Fma32(o.momentum, float32(m2[j]/float64(o.n-1))-variance[j], variance[j])
+		variance[j] = num.Fma32(o.momentum, float32(m2[j]/float64(max(1, a.n-1)))-variance[j], variance[j])
 	}
+	a.n = o.n
 	k.bnApply(&a)
 }
+
+// real is the number of rows that samples of the batch have.
+func (o *batchNorm) real(c *call) int { return o.n / o.b * min(o.b, *c.samples) }
 
 func rstd(variance float64, eps float32) float32 {
 	return float32(1 / math.Sqrt(variance+float64(eps)))
 }
 
 func (o *batchNorm) backward(k kernels, c *call) {
-	a := bnArgs{n: o.n, c: o.c, x: c.in[0], gain: c.in[1], stats: c.keep, dy: c.dout[0], dx: c.din[0], work: c.work}
+	a := bnArgs{n: o.real(c), c: o.c, x: c.in[0], gain: c.in[1], stats: c.keep, dy: c.dout[0], dx: c.din[0], work: c.work}
 	if o.relu {
 		a.y = c.out[0]
 	}
@@ -101,14 +107,15 @@ func (o *batchNorm) backward(k kernels, c *call) {
 	for j := range a1 {
 		c.din[2][j] += a1[j]
 		c.din[1][j] += b1[j]
-		a1[j] /= float32(o.n)
-		b1[j] /= float32(o.n)
+		a1[j] /= float32(a.n)
+		b1[j] /= float32(a.n)
 	}
 	if o.res && c.din[5] != nil && &c.din[5][0] != &a.dy[0] {
 		copy(c.din[5], a.dy)
 	}
 	if a.dx != nil {
 		k.bnInput(&a)
+		clear(a.dx[a.n*o.c:])
 	}
 }
 

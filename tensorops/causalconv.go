@@ -61,7 +61,7 @@ func (o *causalConv) forward(k kernels, c *call) {
 		}
 		copy(patches[p:][:o.c], c.in[0][in:])
 	})
-	k.gemm(o.b*o.t, o.o, n, mat{patches, n, 1}, mat{c.in[1], n, 1}, c.out[0], o.o, false, c.in[2], o.relu)
+	k.gemm(o.b*o.t, o.o, n, mat{patches, n, 1}, mat{c.in[1], n, 1}, c.out[0], o.o, false, finish{bias: c.in[2], relu: o.relu})
 }
 
 func (o *causalConv) backward(k kernels, c *call) {
@@ -70,11 +70,11 @@ func (o *causalConv) backward(k kernels, c *call) {
 		k.reluMask(dy, c.out[0], dy)
 	}
 	k.columns(rows, o.o, dy, c.din[2])
-	k.gemm(o.o, n, rows, mat{dy, 1, o.o}, mat{c.keep, 1, n}, c.din[1], n, true, nil, false)
+	k.gemm(o.o, n, rows, mat{dy, 1, o.o}, mat{c.keep, 1, n}, c.din[1], n, true, finish{})
 	if c.din[0] == nil {
 		return
 	}
-	k.gemm(rows, n, o.o, mat{dy, o.o, 1}, mat{c.in[1], 1, n}, c.work, n, false, nil, false)
+	k.gemm(rows, n, o.o, mat{dy, o.o, 1}, mat{c.in[1], 1, n}, c.work, n, false, finish{})
 	clear(c.din[0])
 	o.each(func(p, in int) {
 		if in < 0 {

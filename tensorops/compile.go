@@ -355,6 +355,7 @@ func (c *compiler) sharing(n *node) []int {
 // finish places the buffers and puts their offsets into the refs.
 func (c *compiler) finish() {
 	p := c.plan
+	c.join()
 	p.Arena = place(c.spans)
 	fix := func(rs []ref) {
 		for i := range rs {

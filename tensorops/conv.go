@@ -98,7 +98,7 @@ func patches(g *geometry, x []float32, i int) []float32 {
 func (r reference) convForward(g *geometry, x, w, bias, y []float32, relu bool) {
 	n, o, k := g[0]*g[4]*g[5], g[6]/g[11], g[7]*g[8]*g[3]/g[11]
 	for i := range g[11] {
-		r.gemm(n, o, k, mat{patches(g, x, i), k, 1}, mat{w[i*o*k:], k, 1}, y[i*o:], g[6], false, nil, false)
+		r.gemm(n, o, k, mat{patches(g, x, i), k, 1}, mat{w[i*o*k:], k, 1}, y[i*o:], g[6], false, finish{})
 	}
 	if bias != nil {
 		addBias(n, g[6], y, g[6], bias, relu)
@@ -145,6 +145,6 @@ func (r reference) convInput(g *geometry, dy, w, dx []float32) {
 func (r reference) convWeight(g *geometry, dy, x, dw []float32) {
 	o, k := g[6]/g[11], g[7]*g[8]*g[3]/g[11]
 	for i := range g[11] {
-		r.gemm(o, k, g[0]*g[4]*g[5], mat{dy[i*o:], 1, g[6]}, mat{patches(g, x, i), 1, k}, dw[i*o*k:], k, true, nil, false)
+		r.gemm(o, k, g[0]*g[4]*g[5], mat{dy[i*o:], 1, g[6]}, mat{patches(g, x, i), 1, k}, dw[i*o*k:], k, true, finish{})
 	}
 }

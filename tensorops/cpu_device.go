@@ -34,11 +34,14 @@ func WorkerTime() time.Duration { return cpu.WorkerTime() }
 // native calls the C kernels, once an op.
 type native struct{}
 
-func (native) gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
-	cpu.Gemm(m, n, k, cpu.Mat{P: a.p, Lane: a.ls, Depth: a.ds}, cpu.Mat{P: b.p, Lane: b.ls, Depth: b.ds}, c, ldc, add, bias, relu)
+func (native) gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, e finish) {
+	cpu.Gemm(m, n, k, cpu.Mat{P: a.p, Lane: a.ls, Depth: a.ds}, cpu.Mat{P: b.p, Lane: b.ls, Depth: b.ds}, c, ldc, add, e.native())
 }
-func (native) gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
-	cpu.GemmBF16(m, n, k, cpu.Mat{P: a.p, Lane: a.ls, Depth: a.ds}, cpu.Mat{P: b.p, Lane: b.ls, Depth: b.ds}, c, ldc, add, bias, relu)
+func (native) gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, e finish) {
+	cpu.GemmBF16(m, n, k, cpu.Mat{P: a.p, Lane: a.ls, Depth: a.ds}, cpu.Mat{P: b.p, Lane: b.ls, Depth: b.ds}, c, ldc, add, e.native())
+}
+func (e finish) native() cpu.Finish {
+	return cpu.Finish{Bias: e.bias, Relu: e.relu, Gelu: e.gelu, Slope: e.slope}
 }
 func (native) columns(n, c int, x, y []float32) { cpu.Columns(n, c, x, y) }
 func (native) reluMask(dy, y, dx []float32)     { cpu.ReluMask(dy, y, dx) }

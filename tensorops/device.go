@@ -35,6 +35,9 @@ const (
 type Batch struct {
 	Float [][]float32
 	Int   [][]int32
+	// Samples are real, the first ones of the first dimension; what follows fills up,
+	// and is no part of a batch's statistics. 0 is all.
+	Samples int
 }
 
 // ErrBatch is returned when a batch does not fit the plan's inputs.

@@ -8,11 +8,12 @@ type gelu struct {
 }
 
 // Gelu returns x*sigmoid(2u), u = sqrt(2/pi)*(x + 0.044715 x^3), the tanh form of
-// Hendrycks and Gimpel 2016.
+// Hendrycks and Gimpel 2016. A linear layer before or behind it computes it along.
 func (g *Graph) Gelu(x V) V { return g.apply(&gelu{n: x.Shape.Size()}, []V{x}, x.Shape)[0] }
 
 func (o *gelu) name() string                { return "gelu" }
 func (o *gelu) cheap()                      {}
+func (o *gelu) shares() (int, uint)         { return 0, 1 }
 func (o *gelu) reads() (uint, uint)         { return 1, 0 }
 func (o *gelu) forward(k kernels, c *call)  { k.geluForward(c.in[0], c.out[0]) }
 func (o *gelu) backward(k kernels, c *call) { k.geluBackward(c.in[0], c.dout[0], c.din[0]) }

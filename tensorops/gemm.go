@@ -24,8 +24,8 @@ type reference struct{}
 //
 //	for each block { s = +0; for p in block { s = fma(a(i,p), b(j,p), s) }; c = c + s }
 //
-// where without add the first block is stored. Then c = c + bias[j], then relu.
-func (reference) gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
+// where without add the first block is stored. Then what e says.
+func (r reference) gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, e finish) {
 	kc := kcOf(k)
 	s := make([]float32, n)
 	bt := make([]float32, min(kc, k)*n)
@@ -53,15 +53,24 @@ func (reference) gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, bia
 			}
 		}
 	}
-	if bias != nil {
-		addBias(m, n, c, ldc, bias, relu)
+	if e.bias != nil {
+		addBias(m, n, c, ldc, e.bias, e.relu)
+	}
+	for i := range m {
+		row := c[i*ldc:][:n]
+		if e.gelu != nil {
+			r.geluForward(row, e.gelu[i*ldc:][:n])
+		}
+		if e.slope != nil {
+			r.geluBackward(e.slope[i*ldc:][:n], row, row)
+		}
 	}
 }
 
 // gemmBF16 is gemm with operands rounded to bfloat16. The order of the sums is not
 // part of its meaning: kernels agree with it to rounding only.
-func (r reference) gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
-	r.gemm(m, n, k, round16(m, k, a), round16(n, k, b), c, ldc, add, bias, relu)
+func (r reference) gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, e finish) {
+	r.gemm(m, n, k, round16(m, k, a), round16(n, k, b), c, ldc, add, e)
 }
 
 func round16(lanes, depth int, x mat) mat {

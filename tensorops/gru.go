@@ -39,14 +39,14 @@ func (o *gru) aux() (int, int) {
 func (o *gru) forward(k kernels, c *call) {
 	h3, n := 3*o.h, o.b*o.t*o.h
 	gates, hn := c.keep[:3*n], c.keep[3*n:]
-	k.gemm(o.b*o.t, h3, o.c, mat{c.in[0], o.c, 1}, mat{c.in[1], o.c, 1}, gates, h3, false, c.in[3], false)
+	k.gemm(o.b*o.t, h3, o.c, mat{c.in[0], o.c, 1}, mat{c.in[1], o.c, 1}, gates, h3, false, finish{bias: c.in[3]})
 	uh, zero := make([]float32, o.b*h3), make([]float32, o.b*o.h)
 	for t := range o.t {
 		prev, stride := zero, o.h
 		if t > 0 {
 			prev, stride = c.out[0][(t-1)*o.h:], o.t*o.h
 		}
-		k.gemm(o.b, h3, o.h, mat{prev, stride, 1}, mat{c.in[2], o.h, 1}, uh, h3, false, c.in[4], false)
+		k.gemm(o.b, h3, o.h, mat{prev, stride, 1}, mat{c.in[2], o.h, 1}, uh, h3, false, finish{bias: c.in[4]})
 		for b := range o.b {
 			row := b*o.t + t
 			a, s, y := gates[row*h3:][:h3], uh[b*h3:][:h3], c.out[0][row*o.h:][:o.h]
@@ -90,13 +90,13 @@ func (o *gru) backward(k kernels, c *call) {
 			}
 			copy(step[b*h3:][:h3], gh)
 		}
-		k.gemm(o.b, o.h, h3, mat{step, h3, 1}, mat{c.in[2], 1, o.h}, dh, o.h, true, nil, false)
+		k.gemm(o.b, o.h, h3, mat{step, h3, 1}, mat{c.in[2], 1, o.h}, dh, o.h, true, finish{})
 	}
-	k.gemm(h3, o.c, rows, mat{dgx, 1, h3}, mat{c.in[0], 1, o.c}, c.din[1], o.c, true, nil, false)
-	k.gemm(h3, o.h, rows, mat{dgh, 1, h3}, mat{prev, 1, o.h}, c.din[2], o.h, true, nil, false)
+	k.gemm(h3, o.c, rows, mat{dgx, 1, h3}, mat{c.in[0], 1, o.c}, c.din[1], o.c, true, finish{})
+	k.gemm(h3, o.h, rows, mat{dgh, 1, h3}, mat{prev, 1, o.h}, c.din[2], o.h, true, finish{})
 	k.columns(rows, h3, dgx, c.din[3])
 	k.columns(rows, h3, dgh, c.din[4])
 	if c.din[0] != nil {
-		k.gemm(rows, o.c, h3, mat{dgx, h3, 1}, mat{c.in[1], 1, o.c}, c.din[0], o.c, false, nil, false)
+		k.gemm(rows, o.c, h3, mat{dgx, h3, 1}, mat{c.in[1], 1, o.c}, c.din[0], o.c, false, finish{})
 	}
 }

@@ -6,11 +6,20 @@ type mat struct {
 	ls, ds int
 }
 
+// finish is what a product does to its result c once that is complete, in this
+// order. Its slices are laid out as c; nil leaves a step out.
+type finish struct {
+	bias  []float32 // [n], added to each row
+	relu  bool      // after the bias, which must be there
+	gelu  []float32 // receives gelu(c)
+	slope []float32 // c becomes c * gelu'(slope)
+}
+
 // kernels are the computations of all ops over raw slices. The reference's are in
 // the files of the ops; those of the cpu device call package cpu.
 type kernels interface {
-	gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool)
-	gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool)
+	gemm(m, n, k int, a, b mat, c []float32, ldc int, add bool, e finish)
+	gemmBF16(m, n, k int, a, b mat, c []float32, ldc int, add bool, e finish)
 	columns(n, c int, x, y []float32)
 	reluMask(dy, y, dx []float32)
 	add(x, y, z []float32)
@@ -46,8 +55,10 @@ type call struct {
 	in, out, din, dout [][]float32
 	ints               [][]int32 // integer inputs, by operand
 	keep, work         []float32
+	next               *call     // of a step that this one computes too, or nil
 	rows               []float64 // losses of rows
 	loss               *float64
+	samples            *int // of the batch that are real, the first ones; may exceed the batch
 	train              bool // a backward step follows
 	again              bool // forward runs a second time: side effects are done
 	bf16               bool // products round their operands

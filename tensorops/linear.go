@@ -51,15 +51,18 @@ func (l *linear) reads() (uint, uint) {
 }
 
 func (l *linear) forward(k kernels, c *call) {
-	var bias []float32
+	e := finish{relu: l.relu}
 	if l.bias {
-		bias = c.in[2]
+		e.bias = c.in[2]
 	}
-	product(k, c)(l.n, l.o, l.c, mat{c.in[0], l.c, 1}, mat{c.in[1], l.c, 1}, c.out[0], l.o, false, bias, l.relu)
+	if c.next != nil {
+		e.gelu = c.next.out[0]
+	}
+	product(k, c)(l.n, l.o, l.c, mat{c.in[0], l.c, 1}, mat{c.in[1], l.c, 1}, c.out[0], l.o, false, e)
 }
 
 // product returns the matrix product that the plan computes with.
-func product(k kernels, c *call) func(m, n, k int, a, b mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
+func product(k kernels, c *call) func(m, n, k int, a, b mat, c []float32, ldc int, add bool, e finish) {
 	if c.bf16 {
 		return k.gemmBF16
 	}
@@ -76,10 +79,14 @@ func (l *linear) backward(k kernels, c *call) {
 		k.columns(l.n, l.o, dy, c.din[2])
 	}
 	if c.din[1] != nil {
-		gemm(l.o, l.c, l.n, mat{dy, 1, l.o}, mat{c.in[0], 1, l.c}, c.din[1], l.c, true, nil, false)
+		gemm(l.o, l.c, l.n, mat{dy, 1, l.o}, mat{c.in[0], 1, l.c}, c.din[1], l.c, true, finish{})
 	}
 	if c.din[0] != nil {
-		gemm(l.n, l.c, l.o, mat{dy, l.o, 1}, mat{c.in[1], 1, l.c}, c.din[0], l.c, false, nil, false)
+		e := finish{}
+		if c.next != nil {
+			e.slope = c.next.in[0]
+		}
+		gemm(l.n, l.c, l.o, mat{dy, l.o, 1}, mat{c.in[1], 1, l.c}, c.din[0], l.c, false, e)
 	}
 }
 

@@ -50,17 +50,17 @@ func (s *hostSession) newtonSchulz(rows, cols, n int, x, y []float32) {
 	a, ca, b := sq[:n*n], sq[n*n:2*n*n], sq[2*n*n:3*n*n]
 	square := mat{a, n, 1}
 	if rows <= cols {
-		s.k.gemm(n, n, cols, mat{x, cols, 1}, mat{x, cols, 1}, a, n, false, nil, false)
+		s.k.gemm(n, n, cols, mat{x, cols, 1}, mat{x, cols, 1}, a, n, false, finish{})
 	} else {
-		s.k.gemm(n, n, rows, mat{x, 1, cols}, mat{x, 1, cols}, a, n, false, nil, false)
+		s.k.gemm(n, n, rows, mat{x, 1, cols}, mat{x, 1, cols}, a, n, false, finish{})
 	}
 	s.k.combine(muonC, a, 0, nil, ca)
 	s.k.combine(muonB, a, 0, nil, b)
-	s.k.gemm(n, n, n, mat{ca, n, 1}, square, b, n, true, nil, false)
+	s.k.gemm(n, n, n, mat{ca, n, 1}, square, b, n, true, finish{})
 	s.k.combine(muonA, x, 0, nil, y)
 	if rows <= cols {
-		s.k.gemm(n, cols, n, mat{b, n, 1}, mat{x, 1, cols}, y, cols, true, nil, false)
+		s.k.gemm(n, cols, n, mat{b, n, 1}, mat{x, 1, cols}, y, cols, true, finish{})
 	} else {
-		s.k.gemm(rows, n, n, mat{x, cols, 1}, mat{b, 1, n}, y, cols, true, nil, false)
+		s.k.gemm(rows, n, n, mat{x, cols, 1}, mat{b, 1, n}, y, cols, true, finish{})
 	}
 }

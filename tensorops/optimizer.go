@@ -65,18 +65,19 @@ func (p *Plan) OptimizerBytes(o Optimizer) int64 {
 	return 4 * int64(most)
 }
 
-// Update makes one pass over parameters, gradients and moments.
+// Update makes one pass over parameters, gradients and moments. Where o.Clip or
+// bfloat16 asks for it, a gradient that is not finite is an error and changes nothing.
 func (s *hostSession) Update(o Optimizer, u UpdateArgs) error {
 	if !s.plan.train || u.Step == 0 {
 		return fmt.Errorf("update number %d: plan for training: %v", u.Step, s.plan.train)
 	}
 	scale := u.Scale
-	if o.Clip > 0 {
+	if o.Clip > 0 || s.plan.bf16 {
 		norm := math.Sqrt(s.k.sumSquares(s.vec[Grads], s.part)) * scale
 		if !(norm <= math.MaxFloat64) {
 			return fmt.Errorf("update number %d: gradient is not finite", u.Step)
 		}
-		if norm > float64(o.Clip) {
+		if o.Clip > 0 && norm > float64(o.Clip) {
 			scale *= float64(o.Clip) / norm
 		}
 	}

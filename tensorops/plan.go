@@ -29,6 +29,7 @@ type Step struct {
 	keep, work         ref
 	rows               int
 	train, again       bool
+	joined             bool // the next step may be computed with this one, see join.go
 }
 
 // Plan is a compiled graph: plain data, for any device.

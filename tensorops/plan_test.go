@@ -51,6 +51,35 @@ func TestPlace(t *testing.T) {
 	}
 }
 
+// TestJoined counts the steps that a product finishes: gelu behind a layer, and its
+// slope behind the gradient that only gelu reads.
+func TestJoined(t *testing.T) {
+	count := func(n net) (forward, backward int) {
+		g := &Graph{}
+		p, err := Compile(g, n.build(g), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range p.Steps {
+			switch {
+			case s.joined && p.Steps[i+1].Op != "gelu":
+				t.Errorf("%s: step %d %s is joined with %s", n.name, i, s.Op, p.Steps[i+1].Op)
+			case s.joined && s.Backward:
+				backward++
+			case s.joined:
+				forward++
+			}
+		}
+		return forward, backward
+	}
+	if f, b := count(gptNet(2, 5, 2, 4, 11, 3)); f != 3 || b != 3 {
+		t.Errorf("three layers: %d forward, %d backward", f, b)
+	}
+	if f, b := count(addNet(6, 37)); f != 1 || b != 0 { // the gradient passes an addition
+		t.Errorf("shared value: %d forward, %d backward", f, b)
+	}
+}
+
 // TestLayoutIsByName checks that the flat vector is in name order, with buffers in
 // a vector of their own.
 func TestLayoutIsByName(t *testing.T) {

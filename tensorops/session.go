@@ -3,6 +3,7 @@ package tensorops
 import (
 	"context"
 	"fmt"
+	"math"
 	"unsafe"
 )
 
@@ -14,9 +15,10 @@ type hostSession struct {
 	arena          []float32
 	float          [][]float32 // by input number, nil for the other type
 	ints           [][]int32
-	steps          []bound
+	steps          []*bound
 	outputs        [][]float32
 	loss           float64
+	samples        int
 	part           []float64 // partial sums of squares
 	extra          []float32 // scratch of optimizers, see Plan.OptimizerBytes
 	floats, intsIn []int     // input numbers by type
@@ -56,8 +58,13 @@ func openHost(p *Plan, k kernels) *hostSession {
 			s.floats = append(s.floats, i)
 		}
 	}
-	for _, st := range p.Steps {
-		s.steps = append(s.steps, s.bind(st))
+	for i := 0; i < len(p.Steps); i++ {
+		b := s.bind(p.Steps[i])
+		if p.Steps[i].joined {
+			i++
+			b.call.next = &s.bind(p.Steps[i]).call
+		}
+		s.steps = append(s.steps, b)
 	}
 	for _, r := range p.outputs {
 		s.outputs = append(s.outputs, s.memory(r))
@@ -65,8 +72,8 @@ func openHost(p *Plan, k kernels) *hostSession {
 	return s
 }
 
-func (s *hostSession) bind(st Step) bound {
-	b := bound{op: st.op, back: st.Backward}
+func (s *hostSession) bind(st Step) *bound {
+	b := &bound{op: st.op, back: st.Backward}
 	all := func(rs []ref) [][]float32 {
 		m := make([][]float32, len(rs))
 		for i, r := range rs {
@@ -84,7 +91,7 @@ func (s *hostSession) bind(st Step) bound {
 		}
 	}
 	c.rows = make([]float64, st.rows)
-	c.loss, c.train, c.bf16, c.again = &s.loss, st.train, s.plan.bf16, st.again
+	c.loss, c.samples, c.train, c.bf16, c.again = &s.loss, &s.samples, st.train, s.plan.bf16, st.again
 	return b
 }
 
@@ -112,7 +119,7 @@ func (s *hostSession) Step(ctx context.Context, in Batch) (float64, error) {
 		return 0, err
 	}
 	for i := range s.steps {
-		b := &s.steps[i]
+		b := s.steps[i]
 		switch {
 		case b.op == nil:
 			s.k.add(b.call.din[0], b.call.dout[0], b.call.din[0])
@@ -129,6 +136,12 @@ func (s *hostSession) Step(ctx context.Context, in Batch) (float64, error) {
 func (s *hostSession) take(in Batch) error {
 	if len(in.Float) != len(s.floats) || len(in.Int) != len(s.intsIn) {
 		return fmt.Errorf("step with %d float and %d integer inputs, want %d and %d: %w", len(in.Float), len(in.Int), len(s.floats), len(s.intsIn), ErrBatch)
+	}
+	if in.Samples < 0 {
+		return fmt.Errorf("step with %d samples: %w", in.Samples, ErrBatch)
+	}
+	if s.samples = in.Samples; s.samples == 0 {
+		s.samples = math.MaxInt
 	}
 	for i, x := range in.Float {
 		if d := s.float[s.floats[i]]; copy(d, x) != len(d) || len(x) != len(d) {

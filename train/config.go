@@ -34,11 +34,12 @@ type Config struct {
 
 // Inner is the optimizer of local steps.
 type Inner struct {
-	Optimizer    string  // adamw or sgd
+	Optimizer    string  // one of Optimizers
 	LR           float32 // > 0; a job may scale it
-	Beta1, Beta2 float32 // adamw, in [0, 1)
-	Momentum     float32 // sgd, in [0, 1)
-	Eps          float32 // adamw, > 0
+	Beta1, Beta2 float32 // all but sgd, in [0, 1)
+	Momentum     float32 // sgd, and muon's hidden matrices, in [0, 1)
+	Boost        float32 // muon: rate of hidden matrices over LR, 0 (as 1) to 100
+	Eps          float32 // all but sgd, > 0
 	WeightDecay  float32 // of matrices; >= 0
 	Clip         float32 // bound of the mean gradient's norm; 0 is none
 	Batch        int     // samples of a step, 1 to 65,536
@@ -48,6 +49,12 @@ type Inner struct {
 	// the longest key counts. 0 freezes them. Factors are 0 to 100.
 	Rates map[string]float32
 }
+
+// Optimizers returns the names that Inner.Optimizer may have: adamw, sgd, lamb, and
+// muon, which takes orthogonal steps for hidden matrices and adamw's for the rest.
+func Optimizers() []string { return slices.Sorted(maps.Keys(rules)) }
+
+var rules = map[string]ops.Rule{"adamw": ops.AdamW, "sgd": ops.SGD, "lamb": ops.LAMB, "muon": ops.Muon}
 
 // factors returns the multiple of the rate of each parameter, nil where all are 1.
 func (i Inner) factors(params []ops.Param) ([]float32, error) {
@@ -77,7 +84,7 @@ func (i Inner) factors(params []ops.Param) ([]float32, error) {
 }
 
 // Schedule is how the learning rate changes with the updates. The zero Schedule
-// is constant after a warm-up of 30 updates (adamw) or none (sgd).
+// is constant after a warm-up of 30 updates (none with sgd).
 type Schedule struct {
 	Decay  string  // empty or constant, linear, cosine
 	Warmup uint64  // updates over which the rate rises from 0
@@ -141,13 +148,15 @@ func (c Config) Validate() error {
 func (i Inner) Validate() error {
 	unit := func(f float32) bool { return f >= 0 && f < 1 }
 	switch {
-	case i.Optimizer != "adamw" && i.Optimizer != "sgd":
-		return fmt.Errorf("inner optimizer %q, want adamw or sgd", i.Optimizer)
+	case !slices.Contains(Optimizers(), i.Optimizer):
+		return fmt.Errorf("inner optimizer %q, want one of %v", i.Optimizer, Optimizers())
 	case !(i.LR > 0 && i.LR <= 10):
 		return fmt.Errorf("inner learning rate %v, want above 0 to 10", i.LR)
 	case !unit(i.Beta1) || !unit(i.Beta2) || !unit(i.Momentum):
 		return fmt.Errorf("inner decays %v, %v, momentum %v, want 0 to below 1", i.Beta1, i.Beta2, i.Momentum)
-	case i.Optimizer == "adamw" && !(i.Eps > 0 && i.Eps < 1):
+	case i.Boost != 0 && (i.Optimizer != "muon" || !(i.Boost > 0 && i.Boost <= 100)):
+		return fmt.Errorf("inner boost %v of %s, want 0 to 100 and muon", i.Boost, i.Optimizer)
+	case i.Optimizer != "sgd" && !(i.Eps > 0 && i.Eps < 1):
 		return fmt.Errorf("inner epsilon %v, want above 0 to below 1", i.Eps)
 	case !(i.WeightDecay >= 0 && i.WeightDecay <= 10) || !(i.Clip >= 0 && i.Clip <= 1e6):
 		return fmt.Errorf("inner weight decay %v, clip %v, want 0 to 10 and 0 to 1e6", i.WeightDecay, i.Clip)
@@ -159,7 +168,7 @@ func (i Inner) Validate() error {
 	return i.Schedule.Validate()
 }
 
-// warmup is the number of adamw updates, from zero moments on, over which the rate
+// warmup is the number of updates of all but sgd, from zero moments on, over which the rate
 // rises linearly: the first moments say little, and a peer that joins late must
 // not jump.
 const warmup = 30
@@ -173,7 +182,7 @@ func (i Inner) rate(step uint64, scale float32) float32 {
 	if i.Schedule != (Schedule{}) {
 		return float32(lr * i.Schedule.factor(step))
 	}
-	if i.Optimizer == "adamw" && step < warmup {
+	if i.Optimizer != "sgd" && step < warmup {
 		lr = float32(lr * (float32(step) / warmup))
 	}
 	return lr
@@ -181,10 +190,17 @@ func (i Inner) rate(step uint64, scale float32) float32 {
 
 // optimizer translates i.
 func (i Inner) optimizer() ops.Optimizer {
-	if i.Optimizer == "sgd" {
-		return ops.Optimizer{Rule: ops.SGD, Beta1: i.Momentum, WeightDecay: i.WeightDecay, Clip: i.Clip}
+	o := ops.Optimizer{Rule: rules[i.Optimizer], Beta1: i.Beta1, Beta2: i.Beta2, Eps: i.Eps, WeightDecay: i.WeightDecay, Clip: i.Clip}
+	switch o.Rule {
+	case ops.SGD:
+		o.Beta1, o.Beta2, o.Eps = i.Momentum, 0, 0
+	case ops.Muon:
+		o.Momentum, o.Boost = i.Momentum, i.Boost
+		if o.Boost == 0 {
+			o.Boost = 1
+		}
 	}
-	return ops.Optimizer{Rule: ops.AdamW, Beta1: i.Beta1, Beta2: i.Beta2, Eps: i.Eps, WeightDecay: i.WeightDecay, Clip: i.Clip}
+	return o
 }
 
 // Default returns the tuned configuration of a task, mnist or text, without data.

@@ -83,11 +83,12 @@ func (m ModelSpec) args() map[string]int64 {
 
 // OptimizerSpec is the optimizer and its schedule.
 type OptimizerSpec struct {
-	Rule        string  `toml:"rule" comment:"adamw or sgd; default adamw"`
+	Rule        string  `toml:"rule" comment:"adamw, sgd, lamb, or muon (hidden matrices; adamw for the rest); default adamw"`
 	LR          float64 `toml:"lr" comment:"peak learning rate"`
 	Beta1       float64 `toml:"beta1" comment:"default 0.9"`
 	Beta2       float64 `toml:"beta2" comment:"default 0.99"`
-	Momentum    float64 `toml:"momentum"`
+	Momentum    float64 `toml:"momentum" comment:"of sgd, and of muon's matrices; default of muon 0.95"`
+	Boost       float64 `json:",omitempty" toml:"boost" comment:"muon: rate of hidden matrices over lr; default 1"`
 	Eps         float64 `toml:"eps" comment:"default 1e-8"`
 	WeightDecay float64 `toml:"weight_decay"`
 	Clip        float64 `toml:"clip" comment:"bound of the gradient's norm"`
@@ -229,7 +230,7 @@ func (o OptimizerSpec) inner() (Inner, error) {
 		lr *= f
 	}
 	i := Inner{Optimizer: o.Rule, LR: float32(lr), Beta1: or(o.Beta1, 0.9), Beta2: or(o.Beta2, 0.99), Momentum: float32(o.Momentum), Eps: or(o.Eps, 1e-8),
-		WeightDecay: float32(o.WeightDecay), Clip: float32(o.Clip), Batch: o.batch(), Accumulate: o.Accumulate,
+		Boost: float32(o.Boost), WeightDecay: float32(o.WeightDecay), Clip: float32(o.Clip), Batch: o.batch(), Accumulate: o.Accumulate,
 		Schedule: Schedule{Decay: o.Decay, Warmup: o.Warmup, Floor: o.Floor}}
 	for k, f := range o.Rates {
 		if i.Rates == nil {
@@ -237,8 +238,11 @@ func (o OptimizerSpec) inner() (Inner, error) {
 		}
 		i.Rates[k] = float32(f)
 	}
-	if i.Optimizer == "" {
+	switch {
+	case i.Optimizer == "":
 		i.Optimizer = "adamw"
+	case i.Optimizer == "muon" && i.Momentum == 0: // Jordan et al. 2024
+		i.Momentum = 0.95
 	}
 	if i.Schedule.Decay == "" {
 		i.Schedule.Decay = "cosine"

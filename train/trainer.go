@@ -100,6 +100,12 @@ func (t *Trainer) open(batch int, inference bool) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
+	if extra := p.OptimizerBytes(t.cfg.Inner.optimizer()); !inference && extra > 0 && o.MaxBytes > 0 {
+		o.MaxBytes = max(1, o.MaxBytes-extra)
+		if p, err = ops.Compile(g, loss, o); err != nil {
+			return nil, fmt.Errorf("with %d bytes for %s: %w", extra, t.cfg.Inner.Optimizer, err)
+		}
+	}
 	s, err := t.dev.Open(p)
 	if err != nil {
 		return nil, err
@@ -157,13 +163,16 @@ func (b *bench) step(ctx context.Context, d Dataset, split string) (float64, err
 	if err := d.Batch(split, b.idx, &b.data); err != nil {
 		return 0, err
 	}
+	b.in.Samples = len(b.idx)
 	return b.sess.Step(ctx, b.in)
 }
 
 var notANumber = float32(math.NaN())
 
 // Peak returns the bytes that a training step takes, known before the first.
-func (t *Trainer) Peak() int64 { return t.work.plan.Peak }
+func (t *Trainer) Peak() int64 {
+	return t.work.plan.Peak + t.work.plan.OptimizerBytes(t.cfg.Inner.optimizer())
+}
 
 // Schema returns the tensors of the state in name order.
 func (t *Trainer) Schema() wire.Schema {

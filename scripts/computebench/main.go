@@ -37,7 +37,6 @@ func run() error {
 	budget := flag.Duration("budget", 12*time.Second, "time of one comparison")
 	threads := flag.Int("threads", 1, "threads of both sides")
 	python := flag.String("python", "/usr/bin/python3", "python with the PyTorch to compare with")
-	profile := flag.Bool("profile", false, "print where hived's steps spend their time")
 	memory := flag.Bool("memory", false, "print how much a GPT training needs, and end")
 	flag.Parse()
 	if *memory {
@@ -50,7 +49,7 @@ func run() error {
 	if got := ops.SetThreads(*threads); got != *threads {
 		return fmt.Errorf("%d threads wanted, %d to be had", *threads, got)
 	}
-	r := &runner{budget: *budget, match: match, python: *python, profile: *profile}
+	r := &runner{budget: *budget, match: match, python: *python}
 	defer r.close()
 	if r.old, err = startTorch(*python, *threads); err != nil {
 		r.why = err.Error()
@@ -84,7 +83,6 @@ type runner struct {
 	python   string
 	why      string // there is no PyTorch
 	old, new *torch
-	profile  bool
 	gflops   float64
 }
 
@@ -157,7 +155,7 @@ func (r *runner) compare(b bench) error {
 		}
 	}
 	who := []func() (sample, error){func() (sample, error) { return measure(f) }}
-	label := []string{"hived"}
+	label, variant := []string{"hived"}, []string{""}
 	for _, t := range []*torch{r.old, r.new} {
 		for _, n := range b.torch {
 			if t == nil {
@@ -168,19 +166,19 @@ func (r *runner) compare(b bench) error {
 				continue
 			}
 			who = append(who, func() (sample, error) { return t.run(n) })
-			label = append(label, t.version)
+			label, variant = append(label, t.version), append(variant, n)
 		}
 	}
 	got, err := take(r.budget, who)
 	if err != nil {
 		return err
 	}
-	r.report(b.name, label, got)
+	r.report(b.name, label, variant, got)
 	return nil
 }
 
 // report prints the ratio to the fastest variant of each PyTorch.
-func (r *runner) report(name string, label []string, got []sample) {
+func (r *runner) report(name string, label, variant []string, got []sample) {
 	fmt.Printf("# %s: hived %.3f cpu-ms, %.3f wall-ms\n", name, got[0].cpu*1e3, got[0].wall*1e3)
 	if name == "gpt_fp32_step" {
 		r.gflops = flopsGPT / 1e9 / got[0].cpu
@@ -200,6 +198,11 @@ func (r *runner) report(name string, label []string, got []sample) {
 		}
 		if best.cpu == 0 {
 			continue
+		}
+		for j, l := range label { // what the faster of several is compared with hides
+			if name == "gpt_bf16_step" && l == t.version {
+				fmt.Printf("# %s: of PyTorch %s %s %.3f\n", name, l, variant[j], got[0].cpu/got[j].cpu)
+			}
 		}
 		fmt.Printf("# %s: PyTorch %s %.3f cpu-ms, %.3f wall-ms, wall ratio %.3f\n", name, t.version, best.cpu*1e3, best.wall*1e3, got[0].wall/best.wall)
 		fmt.Printf("%s %s %.3f\n", []string{"RATIO", "NEWEST"}[i], name, got[0].cpu/best.cpu)

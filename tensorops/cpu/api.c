@@ -55,22 +55,33 @@ const char *hv_current(void) {
 
 static L ceil_div(L a, L b) { return (a + b - 1) / b; }
 
-// gemm_run cuts C into tiles of whole register blocks mr x nr, about four a thread.
-static void gemm_run(hv_fn f, hv_gemm_args *g, L mr, L nr) {
-  L parts = hv_threads() > 1 && g->m * g->n * g->k > 64 * 64 * 64 ? 4 * hv_threads() : 1;
-  g->tm = g->m; g->tn = g->n;
+// hv_gemm_blocks walks over blocks of B. Each is packed once for all threads; tiles,
+// about four a thread, pack their rows of A themselves. Tiles share columns too
+// where A has few rows.
+void hv_gemm_blocks(const hv_gemm_kind *how, hv_gemm_args *g, hv_runner run, int threads) {
   if (!g->m || !g->n) return;
-  if (parts > 1) {
-    if (g->m / mr >= g->n / nr) g->tm = ceil_div(ceil_div(g->m, mr), parts) * mr;
-    else g->tn = ceil_div(ceil_div(g->n, nr), parts) * nr;
-  }
+  int shared = threads > 1 && g->m * g->n * g->k > 64 * 64 * 64;   // what is below takes one thread less time
+  if (how->small && !shared && g->m * g->n * g->k <= 128 * 128 * 128 && (g->b.ds == 1 || (g->b.ls == 1 && g->n % 16 == 0))) { run(how->small, g, 1); return; }
+  L kc = hv_kc_of(g->k, how->kc), wide = HV_MIN(g->n, how->cols), blocks = ceil_div(g->m, how->mr), parts = 1;
+  L tiles = ceil_div(g->m, how->rows), most = ceil_div(blocks, 4);
+  if (shared) tiles = HV_MIN(most, tiles > 4 * threads ? tiles : 4 * threads);
+  g->tm = ceil_div(blocks, tiles) * how->mr;
   g->nm = ceil_div(g->m, g->tm);
-  hv_run(f, g, g->nm * ceil_div(g->n, g->tn));
+  if (shared) parts = ceil_div(3 * threads, g->nm);
+  g->tn = ceil_div(ceil_div(wide, how->nr), parts) * how->nr;
+  g->pb = hv_scratch(1, (wide + how->nr) * kc + 4096);
+  for (g->j0 = 0; g->j0 < g->n; g->j0 += how->cols)
+    for (g->p0 = 0; g->p0 < g->k; g->p0 += kc) {
+      g->nn = HV_MIN(how->cols, g->n - g->j0);
+      g->kk = HV_MIN(kc, g->k - g->p0);
+      run(how->pack, g, ceil_div(g->nn, how->group));
+      run(how->mul, g, g->nm * ceil_div(g->nn, g->tn));
+    }
 }
 
-void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu) {
-  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu};
-  gemm_run(hv_active()->gemm, &g, hv_active()->mr, hv_active()->nr);
+void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu, float *gelu, const float *slope) {
+  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .gelu = gelu, .slope = slope};
+  hv_gemm_blocks(hv_active()->gemm, &g, hv_run, hv_threads());
 }
 
 static _Atomic int no_tiles;
@@ -82,9 +93,9 @@ static const hv_bf16 *unit(void) {
   return NULL;
 }
 int hv_has_bf16(void) { return unit() != NULL; }
-void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu) {
-  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .unit = unit()};
-  gemm_run(hv_active()->gemm_bf16, &g, 32, 32);
+void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu, float *gelu, const float *slope) {
+  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .gelu = gelu, .slope = slope, .unit = unit()};
+  hv_gemm_blocks(hv_active()->gemm_bf16, &g, hv_run, hv_threads());
 }
 
 static float attn_scale(long d) {

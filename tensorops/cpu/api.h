@@ -8,10 +8,10 @@ const char *hv_current(void);
 int hv_set_threads(int n);
 int hv_threads(void);
 long hv_worker_ns(void);            // processor time of the pool's threads
-void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu);
+void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu, float *gelu, const float *slope);
 int hv_has_bf16(void);              // 1: the chosen set multiplies bfloat16 by itself
 void hv_set_tiles(int on);           // AMX tiles may be used, for tests
-void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu);
+void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu, float *gelu, const float *slope);
 void hv_conv_fwd(const long *g, const float *x, const float *w, const float *bias, float *y, int relu);
 void hv_conv_dx(const long *g, const float *dy, const float *w, float *dx);
 void hv_conv_dw(const long *g, const float *dy, const float *x, float *dw);

@@ -7,12 +7,12 @@
 
 #include "bf16_pack.h"
 
-// bf16_block computes 32 x 32 of C by plain vectors.
-static void bf16_block(L steps, const float *a, const float *b, float *c, L ldc) {
+// bf16_block computes 32 x 32 of C, or adds to it, by plain vectors.
+static void bf16_block(L steps, const float *a, const float *b, float *c, L ldc, int add) {
   for (L i = 0; i < 32; i++)
     for (L h = 0; h < 2; h++) {
       vf r[16 / (VB / 4)];
-      for (L v = 0; v < 16 / VL; v++) r[v] = (vf){0};
+      for (L v = 0; v < 16 / VL; v++) r[v] = add ? ld(c + i * ldc + h * 16 + v * VL) : (vf){0};
       for (L s = 0; s < steps; s++) {
         const float *x = a + s * 512 + i / 16 * 256 + i % 16 * 16, *y = b + s * 512 + h * 256;
         for (L p = 0; p < 16; p++) {
@@ -33,34 +33,38 @@ static void bf16_block(L steps, const float *a, const float *b, float *c, L ldc)
 static void bf16_nothing(void) {}
 static const hv_bf16 bf16_plain = {bf16_nothing, bf16_pack, bf16_block, bf16_nothing};
 
+static const hv_bf16 *bf16_unit(const hv_gemm_args *g) { return g->unit ? g->unit : &bf16_plain; }
+
+static void k_gemm_bf16_pack(const void *v, L t) {
+  const hv_gemm_args *g = v;
+  enum { GROUP = 128 };
+  L j = t * GROUP;
+  bf16_unit(g)->pack(0, &g->b, g->j0 + j, HV_MIN(GROUP, g->nn - j), g->p0, g->kk, g->pb + j * ((g->kk + 31) / 32) * 16);
+}
+
 static void k_gemm_bf16(const void *v, L t) {
   const hv_gemm_args *g = v;
-  const hv_bf16 *unit = g->unit ? g->unit : &bf16_plain;
-  L i1 = t % g->nm * g->tm, j1 = t / g->nm * g->tn, m = HV_MIN(g->tm, g->m - i1), n = HV_MIN(g->tn, g->n - j1);
-  enum { KC = 512, MC = 256, NC = 2048 };
-  float *pa = hv_scratch(0, MC * KC / 2), *pb = hv_scratch(1, (HV_MIN(NC, n) + 32) * KC / 2), tmp[32 * 32] __attribute__((aligned(64)));
+  const hv_bf16 *unit = bf16_unit(g);
+  L i0 = t % g->nm * g->tm, j0 = t / g->nm * g->tn, m = HV_MIN(g->tm, g->m - i0), n = HV_MIN(g->tn, g->nn - j0), steps = (g->kk + 31) / 32;
+  float *pa = hv_scratch(0, (m + 32) * steps * 16), *top = g->c + i0 * g->ldc + g->j0 + j0, tmp[32 * 32] __attribute__((aligned(64)));
+  int add = g->add || g->p0;
+  L from = 0;   // columns that are not finished yet
+  unit->pack(1, &g->a, i0, m, g->p0, g->kk, pa);
   unit->begin();
-  for (L j0 = 0; j0 < n; j0 += NC)
-    for (L p0 = 0; p0 < g->k; p0 += KC) {
-      L nn = HV_MIN(NC, n - j0), kk = HV_MIN(KC, g->k - p0), steps = (kk + 31) / 32;
-      int add = g->add || p0 > 0;
-      unit->pack(0, &g->b, j1 + j0, nn, p0, kk, pb);
-      for (L i0 = 0; i0 < m; i0 += MC) {
-        L mm = HV_MIN(MC, m - i0);
-        unit->pack(1, &g->a, i1 + i0, mm, p0, kk, pa);
-        for (L j = 0; j < nn; j += 32)
-          for (L i = 0; i < mm; i += 32) {
-            float *c = g->c + (i1 + i0 + i) * g->ldc + j1 + j0 + j;
-            const float *a = pa + i * steps * 16, *b = pb + j * steps * 16;
-            if (!add && i + 32 <= mm && j + 32 <= nn) { unit->block(steps, a, b, c, g->ldc); continue; }
-            unit->block(steps, a, b, tmp, 32);
-            L rows = HV_MIN(32, mm - i), cols = HV_MIN(32, nn - j);
-            if (!add) for (L r = 0; r < rows; r++) memcpy(c + r * g->ldc, tmp + r * 32, cols * 4);
-            else if (cols == 32) for (L r = 0; r < rows; r++) for (L e = 0; e < 32; e += VL) st(c + r * g->ldc + e, ld(c + r * g->ldc + e) + ld(tmp + r * 32 + e));
-            else for (L r = 0; r < rows; r++) for (L e = 0; e < cols; e++) c[r * g->ldc + e] += tmp[r * 32 + e];
-          }
-        if (p0 + kk >= g->k && g->bias) bias_rows(mm, nn, g->c + (i1 + i0) * g->ldc + j1 + j0, g->ldc, g->bias + j1 + j0, g->relu);
-      }
+  for (L j = 0; j < n; j += 32) {
+    for (L i = 0; i < m; i += 32) {
+      float *c = top + i * g->ldc + j;
+      const float *a = pa + i * steps * 16, *b = g->pb + (j0 + j) * steps * 16;
+      L rows = HV_MIN(32, m - i), cols = HV_MIN(32, n - j);
+      if (rows == 32 && cols == 32) { unit->block(steps, a, b, c, g->ldc, add); continue; }
+      unit->block(steps, a, b, tmp, 32, 0);
+      for (L r = 0; r < rows; r++)
+        for (L e = 0; e < cols; e++) c[r * g->ldc + e] = add ? c[r * g->ldc + e] + tmp[r * 32 + e] : tmp[r * 32 + e];
     }
+    L w = HV_MIN(j + 32, n) - from;
+    if (g->p0 + g->kk >= g->k && (w >= 512 || j + 32 >= n)) { finish(g, i0, g->j0 + j0 + from, m, w); from = j + 32; }
+  }
   unit->end();
 }
+
+static const hv_gemm_kind gemm_bf16_kind = {k_gemm_bf16_pack, k_gemm_bf16, NULL, 32, 32, 256, 2048, 128, 768};

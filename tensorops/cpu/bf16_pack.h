@@ -27,27 +27,37 @@ FI void flip(const float *s, float *d) {
     }
 }
 
-// bf16_pack writes the blocks of lanes [l0, l0+lanes) and depth [p0, p0+len), filled
-// up with zeros; byLane chooses the layout.
-static void bf16_pack(int byLane, const hv_src *s, L l0, L lanes, L p0, L len, float *d) {
+// bf16_pack_block writes the two blocks of 32 lanes from l and of depth from p, of
+// which w and n are there; q is their first element.
+FI void bf16_pack_block(int byLane, const float *q, L ls, L ds, L w, L n, float *d) {
   float t[256] __attribute__((aligned(64))), f[16 * 32] __attribute__((aligned(64)));
-  for (L l = 0; l < lanes; l += 32)
-    for (L p = 0; p < len; p += 32)
-      for (L h = 0; h < 32; h += 16, d += 256) {
-        const float *q = s->p + (l0 + l + h) * s->ls + (p0 + p) * s->ds;
-        L w = lanes - l - h, n = len - p, ls = s->ls, ds = s->ds;
-        if (w <= 0) { memset(d, 0, 256 * 4); continue; }
-        if (w < 16 || n < 32 || (ls != 1 && ds != 1)) {
-          for (L i = 0; i < 16; i++) for (L e = 0; e < 32; e++) f[i * 32 + e] = i < w && e < n ? q[i * ls + e * ds] : 0;
-          q = f; ls = 32; ds = 1;
-        }
-        float *o = (ds == 1) == !!byLane ? d : t;
-        if (ds == 1)
-          for (L i = 0; i < 16; i++)
-            for (L e = 0; e < 16; e += VL) st(o + i * 16 + e, depth_pairs(q + i * ls + 2 * e));
-        else
-          for (L e = 0; e < 16; e++)
-            for (L i = 0; i < 16; i += VL) st(o + e * 16 + i, lane_pairs(ld(q + 2 * e * ds + i), ld(q + (2 * e + 1) * ds + i)));
-        if (o == t) flip(t, d);
-      }
+  for (L h = 0; h < 32; h += 16, d += 256, q += 16 * ls, w -= 16) {
+    const float *x = q;
+    L xl = ls, xd = ds;
+    if (w <= 0) { memset(d, 0, 256 * 4); continue; }
+    if (w < 16 || n < 32 || (ls != 1 && ds != 1)) {
+      for (L i = 0; i < 16; i++) for (L e = 0; e < 32; e++) f[i * 32 + e] = i < w && e < n ? q[i * ls + e * ds] : 0;
+      x = f; xl = 32; xd = 1;
+    }
+    float *o = (xd == 1) == !!byLane ? d : t;
+    if (xd == 1)
+      for (L i = 0; i < 16; i++)
+        for (L e = 0; e < 16; e += VL) st(o + i * 16 + e, depth_pairs(x + i * xl + 2 * e));
+    else
+      for (L e = 0; e < 16; e++)
+        for (L i = 0; i < 16; i += VL) st(o + e * 16 + i, lane_pairs(ld(x + 2 * e * xd + i), ld(x + (2 * e + 1) * xd + i)));
+    if (o == t) flip(t, d);
+  }
+}
+
+// bf16_pack writes the blocks of lanes [l0, l0+lanes) and depth [p0, p0+len), filled
+// up with zeros; byLane chooses the layout. It walks along the rows in memory, since
+// these may lie pages apart.
+static void bf16_pack(int byLane, const hv_src *s, L l0, L lanes, L p0, L len, float *d) {
+  const float *q = s->p + l0 * s->ls + p0 * s->ds;
+  L steps = (len + 31) / 32, wide = (lanes + 31) / 32;
+  for (L e = 0; e < steps * wide; e++) {
+    L l = 32 * (s->ls == 1 ? e % wide : e / steps), p = 32 * (s->ls == 1 ? e / wide : e % steps);
+    bf16_pack_block(byLane, q + l * s->ls + p * s->ds, s->ls, s->ds, lanes - l, len - p, d + l * steps * 16 + p * 16);
+  }
 }

@@ -61,7 +61,7 @@ func checkBF16(t *testing.T, what string, m, n, k, layout int) {
 			want[i*n+j], size[i*n+j] = s, z+1
 		}
 	}
-	GemmBF16(m, n, k, a, b, c, n, add, bias, relu)
+	GemmBF16(m, n, k, a, b, c, n, add, Finish{Bias: bias, Relu: relu})
 	for i, f := range c {
 		if d := math.Abs(float64(f) - want[i]); !(d <= 1e-6*size[i]) {
 			t.Fatalf("%s: element %d is %v, want %v", what, i, f, want[i])

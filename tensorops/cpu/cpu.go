@@ -70,10 +70,19 @@ type Mat struct {
 	Lane, Depth int
 }
 
-// Gemm sets (or adds to) c[i*ldc+j] the product over k of a(i, p) and b(j, p),
-// then adds bias[j] (may be nil) and applies relu.
-func Gemm(m, n, k int, a, b Mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
-	C.hv_gemm(C.long(m), C.long(n), C.long(k), f(a.P), C.long(a.Lane), C.long(a.Depth), f(b.P), C.long(b.Lane), C.long(b.Depth), f(c), C.long(ldc), flag(add), f(bias), flag(relu))
+// Finish is what a product does to its result once that is complete, in this order.
+// Slices but Bias are laid out as c; nil leaves a step out.
+type Finish struct {
+	Bias  []float32 // [n], added to each row
+	Relu  bool      // after the bias, which must be there
+	Gelu  []float32 // receives gelu(c)
+	Slope []float32 // c becomes c * gelu'(Slope)
+}
+
+// Gemm sets (or adds to) c[i*ldc+j] the product over k of a(i, p) and b(j, p), then
+// does what e says.
+func Gemm(m, n, k int, a, b Mat, c []float32, ldc int, add bool, e Finish) {
+	C.hv_gemm(C.long(m), C.long(n), C.long(k), f(a.P), C.long(a.Lane), C.long(a.Depth), f(b.P), C.long(b.Lane), C.long(b.Depth), f(c), C.long(ldc), flag(add), f(e.Bias), flag(e.Relu), f(e.Gelu), f(e.Slope))
 }
 
 // HasBF16 reports whether the chosen instruction set multiplies bfloat16 by itself.
@@ -84,8 +93,8 @@ func setTiles(on bool) { C.hv_set_tiles(flag(on)) }
 
 // GemmBF16 is Gemm with a and b rounded to bfloat16 (nearest even) and float32
 // sums, whose order depends on the processor.
-func GemmBF16(m, n, k int, a, b Mat, c []float32, ldc int, add bool, bias []float32, relu bool) {
-	C.hv_gemm_bf16(C.long(m), C.long(n), C.long(k), f(a.P), C.long(a.Lane), C.long(a.Depth), f(b.P), C.long(b.Lane), C.long(b.Depth), f(c), C.long(ldc), flag(add), f(bias), flag(relu))
+func GemmBF16(m, n, k int, a, b Mat, c []float32, ldc int, add bool, e Finish) {
+	C.hv_gemm_bf16(C.long(m), C.long(n), C.long(k), f(a.P), C.long(a.Lane), C.long(a.Depth), f(b.P), C.long(b.Lane), C.long(b.Depth), f(c), C.long(ldc), flag(add), f(e.Bias), flag(e.Relu), f(e.Gelu), f(e.Slope))
 }
 
 // Conv is the geometry of a convolution: B, H, W, C, OH, OW, O, KH, KW, stride, pad,

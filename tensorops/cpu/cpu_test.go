@@ -50,7 +50,7 @@ func TestConcurrentCallers(t *testing.T) {
 	for c := range callers {
 		a, b := filled(m*k, uint64(2*c)), filled(n*k, uint64(2*c+1))
 		want := make([]float32, m*n)
-		Gemm(m, n, k, Mat{a, k, 1}, Mat{b, k, 1}, want, n, false, nil, false)
+		Gemm(m, n, k, Mat{a, k, 1}, Mat{b, k, 1}, want, n, false, Finish{})
 		for j, row := range want[:n] { // one row against the plain loop
 			s := float32(0)
 			for p := range k {
@@ -63,7 +63,7 @@ func TestConcurrentCallers(t *testing.T) {
 		wg.Go(func() {
 			got := make([]float32, m*n)
 			for range 40 {
-				Gemm(m, n, k, Mat{a, k, 1}, Mat{b, k, 1}, got, n, false, nil, false)
+				Gemm(m, n, k, Mat{a, k, 1}, Mat{b, k, 1}, got, n, false, Finish{})
 				if !slices.Equal(got, want) {
 					t.Errorf("caller %d got another product", c)
 					return
@@ -91,7 +91,7 @@ func BenchmarkGemm(b *testing.B) {
 	const n = 512
 	x, y, z := filled(n*n, 1), filled(n*n, 2), make([]float32, n*n)
 	for b.Loop() {
-		Gemm(n, n, n, Mat{x, n, 1}, Mat{y, n, 1}, z, n, false, nil, false)
+		Gemm(n, n, n, Mat{x, n, 1}, Mat{y, n, 1}, z, n, false, Finish{})
 	}
 	b.ReportMetric(2*n*n*n/1e9/(b.Elapsed().Seconds()/float64(b.N)), "GFLOP/s")
 }

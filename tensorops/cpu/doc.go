@@ -1,7 +1,7 @@
 // Package cpu holds the C kernels of tensorops over raw float32 slices: packed
 // matrix products, convolution straight from images, attention, row reductions
 // and optimizers for AVX-512, AVX2, NEON and a scalar fallback. One source
-// serves all vector widths (vec.h, gemm.h, direct.h, conv.h, bf16.h, attention.h,
+// serves all vector widths (vec.h, gemm.h, finish.h, direct.h, conv.h, bf16.h, attention.h,
 // batchnorm.h, rows.h).
 //
 // Every function returns the same bits on every instruction set, for any number

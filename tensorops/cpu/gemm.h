@@ -52,27 +52,29 @@ FI void pack_rows(L W, const float *const *rp, L len, float *d) {
   for (; p < len; p++) for (L i = 0; i < W; i++) d[p * W + i] = rp[i][p];
 }
 
-// pack_cols packs lanes that are contiguous in memory: d[p*W + i] = q[p*ds + i].
-FI void pack_cols(L W, L w, const float *q, L ds, L len, float *d, int over) {
-  if (w == W && W % VL == 0) {
-    for (L p = 0; p < len; p++) for (L i = 0; i < W; i += VL) *(vf *)(d + p * W + i) = ld(q + p * ds + i);
-  } else if (w == W && W < VL && over) {
-    for (L p = 0; p < len; p++) st(d + p * W, ld(q + p * ds));
-  } else {
-    for (L p = 0; p < len; p++) {
-      for (L i = 0; i < w; i++) d[p * W + i] = q[p * ds + i];
-      for (L i = w; i < W; i++) d[p * W + i] = 0;
+// pack_cols packs lanes that are contiguous in memory, d[l/W*W*len + p*W + l%W] =
+// q[p*ds + l], a few rows of all panels at a time, since rows may lie pages apart.
+// Of row p, spare floats may be read; a store may run into the row that follows.
+FI void pack_cols(L W, const float *q, L ds, L lanes, L len, float *d, L spare) {
+  for (L p0 = 0; p0 < len; p0 += 8)
+    for (L l = 0; l < lanes; l += W) {
+      L w = HV_MIN(W, lanes - l);
+      for (L p = p0; p < HV_MIN(len, p0 + 8); p++) {
+        const float *x = q + p * ds + l;
+        float *y = d + l * len + p * W;
+        if (w == W && W % VL == 0) for (L i = 0; i < W; i += VL) *(vf *)(y + i) = ld(x + i);
+        else if (w == W && W < VL && l + VL <= spare && p + 1 < len) st(y, ld(x));
+        else for (L i = 0; i < W; i++) y[i] = i < w ? x[i] : 0;
+      }
     }
-  }
 }
 
 FI void pack_strided(L W, const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) {
-  const float *rp[32];
-  for (L l = 0; l < lanes; l += W, d += W * len) {
+  const float *rp[32], *q = s->p + l0 * s->ls + p0 * s->ds;
+  if (s->ls == 1) { pack_cols(W, q, s->ds, lanes, len, d, last - l0); return; }
+  for (L l = 0; l < lanes; l += W, d += W * len, q += W * s->ls) {
     L w = HV_MIN(W, lanes - l);
-    const float *q = s->p + (l0 + l) * s->ls + p0 * s->ds;
-    if (s->ls == 1) pack_cols(W, w, q, s->ds, len, d, l0 + l + VL <= last);
-    else if (s->ds == 1) {
+    if (s->ds == 1) {
       for (L i = 0; i < W; i++) rp[i] = i < w ? q + i * s->ls : hv_zeros();
       pack_rows(W, rp, len, d);
     } else
@@ -83,57 +85,57 @@ FI void pack_strided(L W, const hv_src *s, L l0, L lanes, L p0, L len, float *d,
 static __attribute__((noinline)) void pack_a(const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) { pack_strided(MR, s, l0, lanes, p0, len, d, last); }
 static __attribute__((noinline)) void pack_b(const hv_src *s, L l0, L lanes, L p0, L len, float *d, L last) { pack_strided(NR, s, l0, lanes, p0, len, d, last); }
 
-// block_mul multiplies packed panels into C[mm, nn].
+// block_mul multiplies packed panels into C[mm, nn]. What is left of rows and
+// columns takes the smaller blocks of direct.h.
 static void block_mul(L mm, L nn, L kk, const float *pa, const float *pb, float *C, L ldc, int add) {
-  float tmp[MR * NV * (VB / 4)] __attribute__((aligned(64)));
   for (L j = 0; j < nn; j += NR)
     for (L i = 0; i < mm; i += MR) {
       float *c = C + i * ldc + j;
-      if (i + MR <= mm && j + NR <= nn) { uk(kk, pa + i * kk, pb + j * kk, c, ldc, add); continue; }
-      uk(kk, pa + i * kk, pb + j * kk, tmp, NR, 0);
       L ii = HV_MIN(MR, mm - i), jj = HV_MIN(NR, nn - j);
-      if (add) for (L u = 0; u < ii; u++) for (L v = 0; v < jj; v++) c[u * ldc + v] += tmp[u * NR + v];
-      else for (L u = 0; u < ii; u++) for (L v = 0; v < jj; v++) c[u * ldc + v] = tmp[u * NR + v];
+      if (ii == MR && jj == NR) uk(kk, pa + i * kk, pb + j * kk, c, ldc, add);
+      else by_rows(ii, jj, kk, pa + i * kk, 1, MR, pb + j * kk, NR, c, ldc, add);
     }
 }
 
-static void bias_rows(L m, L n, float *c, L ldc, const float *bias, int relu) {
-  for (L i = 0; i < m; i++, c += ldc) {
-    L j = 0;
-    for (; j + VL <= n; j += VL) {
-      vf v = ld(c + j) + ld(bias + j);
-      if (relu) v = vmax(v, (vf){0});
-      st(c + j, v);
-    }
-    for (; j < n; j++) { float v = c[j] + bias[j]; c[j] = relu ? (v > 0 ? v : 0) : v; }
-  }
+// k_gemm_pack packs panels of the current block of B.
+static void k_gemm_pack(const void *v, L t) {
+  const hv_gemm_args *g = v;
+  enum { GROUP = 8 * NR };
+  L j = t * GROUP;
+  pack_b(&g->b, g->j0 + j, HV_MIN(GROUP, g->nn - j), g->p0, g->kk, g->pb + j * g->kk, g->n);
 }
 
-// gemm_range computes C[i1.., j1..] of size m x n over depth [k0, k1).
-static void gemm_range(const hv_gemm_args *g, L i1, L m, L j1, L n, L k0, L k1, float *C, L ldc, int add) {
-  L kc = hv_kc(g->k), mc = MR * (VB >= 64 ? 16 : 28), nc = NR * (VB >= 64 ? 48 : 96);
-  float *pa = hv_scratch(0, (HV_MIN(mc, m) + MR) * kc + 128), *pb = hv_scratch(1, (HV_MIN(nc, n) + NR) * kc + 16 * NR + 128);
-  for (L j0 = 0; j0 < n; j0 += nc) {
-    L nn = HV_MIN(nc, n - j0);
-    for (L p0 = k0; p0 < k1; p0 += kc) {
-      L kk = HV_MIN(kc, k1 - p0);
-      int last = p0 + kk >= g->k && g->bias;
-      pack_b(&g->b, j1 + j0, nn, p0, kk, pb, g->n);
-      for (L i0 = 0; i0 < m; i0 += mc) {
-        L mm = HV_MIN(mc, m - i0);
-        pack_a(&g->a, i1 + i0, mm, p0, kk, pa, g->m);
-        block_mul(mm, nn, kk, pa, pb, C + i0 * ldc + j0, ldc, add || p0 > k0);
-        if (last) bias_rows(mm, nn, C + i0 * ldc + j0, ldc, g->bias + j1 + j0, g->relu);
-      }
-    }
-  }
-}
-
+// k_gemm multiplies a tile of A's rows with a part of the packed block of B.
 static void k_gemm(const void *v, L t) {
   const hv_gemm_args *g = v;
-  L i = t % g->nm * g->tm, j = t / g->nm * g->tn;
-  gemm_range(g, i, HV_MIN(g->tm, g->m - i), j, HV_MIN(g->tn, g->n - j), 0, g->k, g->c + i * g->ldc + j, g->ldc, g->add);
+  L i = t % g->nm * g->tm, j = t / g->nm * g->tn, m = HV_MIN(g->tm, g->m - i), n = HV_MIN(g->tn, g->nn - j);
+  float *pa = hv_scratch(0, (m + MR) * g->kk + 128), *c = g->c + i * g->ldc + g->j0 + j;
+  pack_a(&g->a, i, m, g->p0, g->kk, pa, g->m);
+  enum { WIDE = 512 / NR * NR };        // finished while they are near, but rows long enough to stream
+  for (L e = 0; e < n; e += WIDE) {
+    L w = HV_MIN(WIDE, n - e);
+    block_mul(m, w, g->kk, pa, g->pb + (j + e) * g->kk, c + e, g->ldc, g->add || g->p0);
+    if (g->p0 + g->kk >= g->k) finish(g, i, g->j0 + j + e, m, w);
+  }
 }
+
+// k_gemm_small multiplies without packing A, nor B where its rows are contiguous.
+static void k_gemm_small(const void *v, L t) {
+  const hv_gemm_args *g = v;
+  L kc = hv_kc(g->k);
+  (void)t;
+  for (L p0 = 0; p0 < g->k; p0 += kc) {
+    L kk = HV_MIN(kc, g->k - p0);
+    const float *a = g->a.p + p0 * g->a.ds, *b = g->b.p + p0 * g->b.ds;
+    if (g->b.ls == 1 && g->n % VL == 0) { by_rows(g->m, g->n, kk, a, g->a.ls, g->a.ds, b, g->b.ds, g->c, g->ldc, g->add || p0); continue; }
+    float *panels = hv_scratch(1, (g->n + VL) * kk);
+    panels_of_rows(g->n, kk, b, g->b.ls, panels);
+    by_panels(g->m, g->n, kk, a, g->a.ls, g->a.ds, panels, g->c, g->ldc, g->add || p0);
+  }
+  finish(g, 0, 0, g->m, g->n);
+}
+
+static const hv_gemm_kind gemm_kind = {k_gemm_pack, k_gemm, k_gemm_small, MR, NR, MR * (VB >= 64 ? 16 : 28), NR * (VB >= 64 ? 48 : 96), 8 * NR, HV_KC};
 
 // k_peak makes chains of fused operations in registers, which nothing can beat.
 static void k_peak(const void *v, L t) {
@@ -148,8 +150,10 @@ static void k_peak(const void *v, L t) {
   for (int i = 0; i < MR; i++) st(g->out + i * VL, a[i]);
 }
 
+static void here(hv_fn f, const void *args, L tiles) { for (L t = 0; t < tiles; t++) f(args, t); }
+
 // small multiplies strided matrices on this thread.
 static void small(L m, L n, L k, const float *a, L als, L ads, const float *b, L bls, L bds, float *c, L ldc, int add) {
-  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}};
-  gemm_range(&g, 0, m, 0, n, 0, k, c, ldc, add);
+  hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add};
+  hv_gemm_blocks(&gemm_kind, &g, here, 1);
 }

@@ -36,8 +36,9 @@ FI void tr(const float *const *q, float *d, L ldd) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) _mm256_storeu_ps(d + (i + 4) * ldd, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
 }
-#include "gemm.h"
+#include "finish.h"
 #include "direct.h"
+#include "gemm.h"
 #include "conv.h"
 #include "bf16.h"
 #include "attention.h"

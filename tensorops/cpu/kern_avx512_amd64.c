@@ -22,8 +22,9 @@ typedef int vi __attribute__((vector_size(VB)));
 static inline __attribute__((always_inline)) vf vfma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
 #include "vec.h"
-#include "gemm.h"
+#include "finish.h"
 #include "direct.h"
+#include "gemm.h"
 #include "conv.h"
 #include "bf16.h"
 #include "attention.h"

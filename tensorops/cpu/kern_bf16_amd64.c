@@ -37,8 +37,18 @@ static void tiles_begin(void) {
 }
 static void tiles_end(void) { _tile_release(); }
 
-static void tiles_block(L steps, const float *a, const float *b, float *c, L ldc) {
-  _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+static void tiles_block(L steps, const float *a, const float *b, float *c, L ldc, int add) {
+  if (add) {
+    _tile_loadd(0, c, ldc * 4);
+    _tile_loadd(1, c + 16, ldc * 4);
+    _tile_loadd(2, c + 16 * ldc, ldc * 4);
+    _tile_loadd(3, c + 16 * ldc + 16, ldc * 4);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
   for (L s = 0; s < steps; s++, a += 512, b += 512) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
@@ -55,11 +65,13 @@ static void tiles_block(L steps, const float *a, const float *b, float *c, L ldc
   _tile_stored(3, c + 16 * ldc + 16, ldc * 4);
 }
 
-static void dots_block(L steps, const float *a, const float *b, float *c, L ldc) {
+static void dots_block(L steps, const float *a, const float *b, float *c, L ldc, int add) {
   for (L i = 0; i < 32; i += 8) {
     __m512 r[8][2];
 #pragma GCC unroll 8
-    for (int e = 0; e < 8; e++) r[e][0] = r[e][1] = _mm512_setzero_ps();
+    for (int e = 0; e < 8; e++)
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; h++) r[e][h] = add ? _mm512_loadu_ps(c + (i + e) * ldc + h * 16) : _mm512_setzero_ps();
     const float *x = a + i / 16 * 256 + i % 16 * 16, *y = b;
     for (L s = 0; s < steps; s++, x += 512, y += 512)
       for (L p = 0; p < 16; p++) {

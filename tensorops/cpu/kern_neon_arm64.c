@@ -18,8 +18,9 @@ typedef int vi __attribute__((vector_size(VB)));
 static inline __attribute__((always_inline)) vf vfma(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 static inline __attribute__((always_inline)) vf vsqrt(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
 #include "vec.h"
-#include "gemm.h"
+#include "finish.h"
 #include "direct.h"
+#include "gemm.h"
 #include "conv.h"
 #include "bf16.h"
 #include "attention.h"

@@ -34,8 +34,9 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
   return a;
 }
 #include "vec.h"
-#include "gemm.h"
+#include "finish.h"
 #include "direct.h"
+#include "gemm.h"
 #include "conv.h"
 #include "bf16.h"
 #include "attention.h"

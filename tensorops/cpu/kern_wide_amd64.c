@@ -33,8 +33,9 @@ static inline __attribute__((always_inline)) vf vsqrt(vf a) {
   return x.v;
 }
 #include "vec.h"
-#include "gemm.h"
+#include "finish.h"
 #include "direct.h"
+#include "gemm.h"
 #include "conv.h"
 #include "bf16.h"
 #include "attention.h"

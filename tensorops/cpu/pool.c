@@ -113,7 +113,7 @@ static void publish(hv_fn f, const void *args, long n) {
   atomic_store(&P.done, 0);
   atomic_store(&P.claim, (long)g << 32);
   atomic_store(&P.gen, g);
-  if (atomic_load(&P.sleeping)) futex(&P.gen, FUTEX_WAKE_PRIVATE, MAX_THREADS);
+  if (atomic_load(&P.sleeping)) futex(&P.gen, FUTEX_WAKE_PRIVATE, (int)HV_MIN(n - 1, MAX_THREADS) + P.made + 1 - atomic_load(&P.threads));
   work(g);
   for (int s = 0;;) {
     int d = atomic_load(&P.done);

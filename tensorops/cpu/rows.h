@@ -157,21 +157,6 @@ static void k_softmax_bwd(const void *v, L t) {
   }
 }
 
-#define GELU0 1.5957691216f
-#define GELU1 0.0713548163f
-#define GELU3 0.2140644489f
-FI vf gelu(const hv_ew_args *g, vf x, vf dy) {
-  (void)g;
-  vf p = vfma(x * x, splat(GELU1), splat(GELU0)), one = splat(1.0f);
-  (void)dy;
-  return x / (one + vexp(-(x * p)));
-}
-FI vf dgelu(const hv_ew_args *g, vf x, vf dy) {
-  (void)g;
-  vf t = x * x, p = vfma(t, splat(GELU1), splat(GELU0)), one = splat(1.0f);
-  vf s = one / (one + vexp(-(x * p))), q = s * (one - s);
-  return dy * vfma(x * q, vfma(t, splat(GELU3), splat(GELU0)), s);
-}
 FI vf plus(const hv_ew_args *g, vf x, vf y) { (void)g; return x + y; }
 FI vf mask(const hv_ew_args *g, vf x, vf y) { (void)g; return sel(y > (vf){0}, x, (vf){0}); }
 FI vf combine(const hv_ew_args *g, vf x, vf y) { return vfma(splat(g->a), x, y * g->b); }
@@ -349,7 +334,7 @@ static void k_sumsq(const void *v, L t) {
 }
 
 const hv_table TABLE = {
-  .mr = MR, .nr = NR, .lanes = VL, .gemm = k_gemm, .gemm_bf16 = k_gemm_bf16, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
+  .mr = MR, .lanes = VL, .gemm = &gemm_kind, .gemm_bf16 = &gemm_bf16_kind, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
   .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
   .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
