@@ -146,7 +146,7 @@ func (m *Sim) second(ctx context.Context) error {
 // something.
 func (m *Sim) play(ctx context.Context) error {
 	w := m.Scenario.Swarm
-	limit := mustSpan(w.Time, 0)
+	limit := w.Time.D
 	if limit == 0 {
 		limit = 1000 * time.Hour
 	}
