@@ -239,7 +239,7 @@ func (m *Sim) restart(n *Node) {
 		return
 	}
 	if err := n.Start(); err != nil {
-		m.Swarm.check.fail(checkLogs, "%v", err)
+		m.Swarm.check.fail(CheckLogs, "%v", err)
 	}
 }
 
@@ -247,7 +247,7 @@ func (m *Sim) restart(n *Node) {
 func (m *Sim) result() (*Result, error) {
 	sw, c := m.Swarm, m.Swarm.check
 	r := &Result{Schema: "hived.netsim/v1", Scenario: m.Scenario.Name, Tier: "event", Seed: m.Scenario.Swarm.Seed, Commit: commit(), Digest: sw.trail.Digest(),
-		Peers: m.Scenario.Swarm.Peers, Kills: m.kills, Hung: c.hung, Counted: c.counted, Computed: round6(sw.computed),
+		Peers: m.Scenario.Swarm.Peers, Kills: m.kills, Hung: c.hung, Counted: c.books.Counted, Computed: round6(sw.computed),
 		Virtual: sw.Loop.Since().Seconds(), Steps: sw.Loop.Steps, Violates: c.found, Failure: m.stuck}
 	cids := map[wire.CID]bool{}
 	up := sw.uptime
@@ -272,10 +272,10 @@ func (m *Sim) result() (*Result, error) {
 	}
 	r.CIDs = len(cids)
 	if sw.computed > 0 {
-		r.Useful = round6(float64(c.counted) / sw.computed)
+		r.Useful = round6(float64(c.books.Counted) / sw.computed)
 	}
 	if up > 0 {
-		r.Rate = round6(float64(c.counted) / up.Seconds())
+		r.Rate = round6(float64(c.books.Counted) / up.Seconds())
 	}
 	if newest != nil {
 		loss, err := m.loss(newest)
