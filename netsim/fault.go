@@ -1,6 +1,7 @@
 package netsim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -57,54 +58,65 @@ func (f *fault) round(r uint64) {
 	}
 }
 
-// pick returns whom it befalls.
-func (f *fault) pick() []*Node {
-	sw, who := f.sim.Swarm, f.spec.Who
-	var from []*Node
-	everybody := true
-	switch {
-	case who == "" || who == "random" || who == "voter" || who == "down":
-		everybody = false
-		for _, n := range sw.Nodes {
-			up := n.Up()
-			if who == "down" {
-				up = !up
+// Candidate is a machine that a fault may befall.
+type Candidate struct {
+	Index             int
+	Group             string
+	Up, Voter, Leader bool
+}
+
+// Pick returns the indexes of those whom the fault befalls.
+func (f *FaultSpec) Pick(rng *rand.Rand, all []Candidate) []int {
+	var from []int
+	some := func(want func(c Candidate) bool) {
+		for _, c := range all {
+			if want(c) {
+				from = append(from, c.Index)
 			}
-			if up && (who != "voter" || sw.votes(n)) {
-				from = append(from, n)
-			}
-		}
-	case who == "leader":
-		if n := sw.leader(); n != nil {
-			from = append(from, n)
-		}
-	case who == "bootstrap":
-		from = append(from, sw.Nodes[0])
-	case who == "all":
-		from = append(from, sw.Nodes...)
-	case strings.HasPrefix(who, "group:"):
-		for _, n := range sw.Nodes {
-			if n.Group == strings.TrimPrefix(who, "group:") {
-				from = append(from, n)
-			}
-		}
-	default:
-		ix, _ := Indexes(who)
-		for _, i := range ix {
-			from = append(from, sw.Nodes[i])
 		}
 	}
-	count := f.spec.Count
+	everybody := true
+	switch who := f.Who; {
+	case who == "" || who == "random" || who == "voter" || who == "down":
+		everybody = false
+		some(func(c Candidate) bool { return c.Up == (who != "down") && (who != "voter" || c.Voter) })
+	case who == "leader":
+		some(func(c Candidate) bool { return c.Leader })
+	case who == "bootstrap":
+		from = []int{0}
+	case who == "all":
+		some(func(Candidate) bool { return true })
+	case strings.HasPrefix(who, "group:"):
+		some(func(c Candidate) bool { return c.Group == strings.TrimPrefix(who, "group:") })
+	default:
+		from, _ = Indexes(who) // Check has seen them
+	}
+	count := f.Count
 	switch {
-	case f.spec.Share > 0:
-		count = int(f.spec.Share*float64(len(from)) + 0.5)
+	case f.Share > 0:
+		count = int(f.Share*float64(len(from)) + 0.5)
 	case count == 0 && everybody:
 		return from
 	case count == 0:
 		count = 1
 	}
-	sw.rng.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
+	rng.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
 	return from[:min(count, len(from))]
+}
+
+// pick returns whom it befalls.
+func (f *fault) pick() []*Node {
+	sw := f.sim.Swarm
+	leader := sw.leader()
+	all := make([]Candidate, len(sw.Nodes))
+	for i, n := range sw.Nodes {
+		all[i] = Candidate{Index: i, Group: n.Group, Up: n.Up(), Voter: sw.votes(n), Leader: n == leader}
+	}
+	var out []*Node
+	for _, i := range f.spec.Pick(sw.rng, all) {
+		out = append(out, sw.Nodes[i])
+	}
+	return out
 }
 
 // do befalls those who are picked.

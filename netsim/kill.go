@@ -81,7 +81,7 @@ const calmRounds = 40
 // KillAnything measures every cell: hived's presets on the event tier, and the
 // rules of others under the same failures.
 func KillAnything(ctx context.Context, cfg KillConfig) (*KillTable, error) {
-	t := &KillTable{Schema: "hived.kill-anything/v1", Seed: cfg.Seed, Commit: commit()}
+	t := &KillTable{Schema: "hived.kill-anything/v1", Seed: cfg.Seed, Commit: Commit()}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
