@@ -25,7 +25,9 @@ type RunSpec struct {
 	Topology string `json:"topology"` // allgather or butterfly
 	// Aggregator is mean or clip-median.
 	Aggregator string `json:"aggregator"`
-	// Args replace sizes of the task's model.
+	// Model is a model that reads the task's data; default: the task's.
+	Model string `json:"model"`
+	// Args replace sizes of the model.
 	Args     map[string]int64 `json:"args"`
 	Allow    []string         `json:"allow"`       // peer ids; none: open
 	Deadline uint32           `json:"deadline_ms"` // the longest that a round may take
@@ -89,6 +91,9 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	}
 	if s.Aggregator != "" {
 		g.Preset.Aggregator = s.Aggregator
+	}
+	if s.Model != "" {
+		def.Model, def.Args = s.Model, map[string]int64{}
 	}
 	maps.Copy(def.Args, s.Args)
 	taskDefaults(g, def, s.Batch)

@@ -15,7 +15,7 @@ const (
 	CheckLogs    = "append-only"  // logs only grow, and nothing acknowledged is lost
 
 	checkVersions   = "equal-versions"  // equal CIDs at a version
-	checkHang       = "no-hang"         // no round open past its bound while a quorum is up
+	CheckHang       = "no-hang"         // no round open past its bound while a quorum is up
 	checkHonest     = "no-false-charge" // a crash never looks like a lie
 	checkRedundancy = "redundancy"      // what counted can be had from others
 	checkMemory     = "memory"          // stores and queues stay bounded

@@ -153,7 +153,7 @@ func (c *checker) tick() {
 	if open := now.Sub(since); open > c.bound() && c.hungAt != c.head().Round+1 {
 		c.hung, c.hungAt = c.hung+1, c.head().Round+1
 		c.sw.trail.add(Event{Kind: "hung", Round: c.hungAt})
-		c.fail(checkHang, "round %d has been open for %v with a quorum up", c.hungAt, open)
+		c.fail(CheckHang, "round %d has been open for %v with a quorum up", c.hungAt, open)
 	}
 }
 

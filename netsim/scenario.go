@@ -61,7 +61,7 @@ type ModelSpec struct {
 	Floor  float64 `toml:"floor"`
 	Scale  float64 `toml:"scale"`
 	Power  float64 `toml:"power"`
-	// Args replace sizes of the small model of text that whole daemons train.
+	// Args replace sizes of the small classifier that whole daemons train.
 	Args map[string]int64 `toml:"args"`
 }
 
@@ -209,6 +209,37 @@ func (s *Scenario) config() SwarmConfig {
 				g.Preset.Aggregator = w.Aggregator
 			}
 		}}
+}
+
+// GroupOf returns the group of each of n machines, empty for none.
+func (s *Scenario) GroupOf(n int) []string {
+	out := make([]string, n)
+	for _, g := range s.Groups {
+		for range g.Count {
+			n--
+			out[n] = g.Name
+		}
+	}
+	return out
+}
+
+// Access returns the link and the time of a local step of each of n machines.
+func (s *Scenario) Access(n int) (links []Link, steps []time.Duration) {
+	base := s.config()
+	for _, name := range s.GroupOf(n) {
+		link, step := base.Link, base.Model.Step
+		for _, g := range s.Groups {
+			if g.Name != name {
+				continue
+			}
+			link, _ = g.Link.link(link) // Check has seen it
+			if g.Speed > 0 {
+				step = time.Duration(float64(step) / g.Speed)
+			}
+		}
+		links, steps = append(links, link), append(steps, step)
+	}
+	return links, steps
 }
 
 // outfit gives the machines of a swarm to the groups.
