@@ -33,6 +33,8 @@ type Daemon struct {
 	node  *gossip.Node
 	began time.Time
 
+	starting sync.Mutex // held while a run is opened; taken before mu
+
 	mu      sync.RWMutex
 	runs    map[wire.RunID]*run // guarded by mu
 	ready   bool                // guarded by mu

@@ -86,12 +86,15 @@ func (d *Daemon) runDir(id wire.RunID) string {
 	return filepath.Join(d.cfg.DataDir, "runs", id.String())
 }
 
-// StartRun takes part in the run of a sealed genesis.
+// StartRun takes part in the run of a sealed genesis. A run that is in progress
+// here, or that a start is just resuming, is no error.
 func (d *Daemon) StartRun(sealed []byte) (wire.RunID, error) {
 	g, id, err := wire.OpenGenesis(sealed)
 	if err != nil {
 		return id, Fail(ExitIntegrity, err, "run refused")
 	}
+	d.starting.Lock() // a run's stores can be opened once
+	defer d.starting.Unlock()
 	d.mu.RLock()
 	_, running := d.runs[id]
 	d.mu.RUnlock()
