@@ -120,7 +120,7 @@ func (f *fault) befall(ctx context.Context, m *machine) {
 	case "wipe":
 		if !m.up && !m.busy {
 			p.note("wipe", m.index, "")
-			m.heads = nil
+			m.heads, m.known = nil, false
 			p.trouble(m.Wipe())
 		}
 	case "cut":
@@ -187,7 +187,7 @@ func (p *player) restart(ctx context.Context, m *machine) {
 	}
 	m.busy = true
 	p.note("start", m.index, "")
-	fresh := m.lives == 0 || m.heads == nil
+	known := m.known
 	var boot []string
 	for _, o := range p.machines {
 		if o.up && !o.paused && len(boot) < 3 {
@@ -196,7 +196,7 @@ func (p *player) restart(ctx context.Context, m *machine) {
 	}
 	go func() {
 		err := m.Start(ctx, boot)
-		if err == nil && fresh && len(boot) > 0 { // who knows the run goes on by itself
+		if err == nil && !known && len(boot) > 0 { // who knows the run goes on by itself
 			err = m.join(ctx, p.run)
 		}
 		p.started <- startResult{m, err}
@@ -211,6 +211,7 @@ func (p *player) restarted(r startResult) {
 		p.trouble(fmt.Errorf("start peer %d: %w", m.index, r.err))
 		return
 	}
+	m.known = true
 	m.up, m.left, m.finished, m.since = true, false, false, time.Now()
 	m.lives++
 }

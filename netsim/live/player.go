@@ -86,6 +86,7 @@ type machine struct {
 	busy     bool // it is being started
 	paused   bool
 	left     bool
+	known    bool // its disk knows the run
 	lives    int
 	since    time.Time
 	status   daemon.RunStatus // newest
@@ -152,7 +153,7 @@ func (p *player) begin(ctx context.Context) error {
 	}
 	err := g.Wait()
 	for _, m := range first {
-		m.up, m.since, m.lives = true, time.Now(), 1
+		m.up, m.known, m.since, m.lives = true, true, time.Now(), 1
 		p.note("start", m.index, "")
 	}
 	if err != nil {
