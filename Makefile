@@ -35,7 +35,7 @@ fuzz: ## each fuzz target on ten thousand inputs
 	@$(TIER) -name fuzz -fuzz 10000 .
 
 sim: ## swarms inside one process: real runners on links in memory, virtual time
-	@$(TIER) -name sim -- -tags sim -timeout 300s ./netsim :: -run Swarm -timeout 300s ./daemon/... ./elastic/...
+	@$(TIER) -name sim -- -tags sim -timeout 300s ./netsim :: -timeout 300s ./netsim/nettier ./netsim/live :: -run Swarm -timeout 300s ./daemon/... ./elastic/...
 
 e2e: build ## real processes: demo, kill, the commands of the README
 	@$(TIER) -name e2e -- -tags e2e -run E2E -timeout 600s ./cmd/... :: -tags e2e -timeout 1200s ./netsim/proc :: -tags e2e -run E2E -timeout 900s ./netsim

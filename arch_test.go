@@ -49,6 +49,8 @@ var layers = map[string]layer{
 	"web":                  {},
 	"daemon":               {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/", "github.com/agnivade/levenshtein"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
 	"netsim":               {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p", "github.com/pelletier/go-toml/v2"}},
+	"netsim/live":          {own: []string{"*"}},
+	"netsim/nettier":       {own: []string{"*"}, tests: []string{"github.com/marcopolo/simnet", "github.com/libp2p/go-libp2p/core/metrics"}},
 	"netsim/proc":          {own: []string{"*"}},
 	"cmd/hived":            {own: []string{"wire", "daemon", "netsim", "netsim/proc", "elastic", "train", "tensorops"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
 	"scripts/tier":         {},

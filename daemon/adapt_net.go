@@ -47,9 +47,11 @@ func (n *runNet) Publish(ctx context.Context, b []byte) error {
 	return n.Tell(ctx, members, b)
 }
 
-// Tell gives an announcement to some peers, at most a few at a time.
+// Tell gives an announcement to some peers, to as many as a group has at once: a
+// send waits for the pace of its connection, and who hears of a proposal late
+// begins the agreement without it.
 func (n *runNet) Tell(ctx context.Context, to []wire.PeerID, b []byte) error {
-	const atOnce = 8
+	const atOnce = wire.MaxMembers
 	errs := make([]error, len(to))
 	var g errgroup.Group
 	g.SetLimit(atOnce)

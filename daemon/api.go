@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +66,7 @@ type RunStatus struct {
 		Control uint64 `json:"control"` // the part of Socket that is neither blocks nor slices
 	} `json:"bytes"`
 	TrainCPU float64  `json:"train_cpu_seconds"`
+	Steps    float64  `json:"steps"` // local steps of this process, also in vain, parts included
 	DecideMs float64  `json:"decide_ms_p50"`
 	Waiting  string   `json:"waiting,omitempty"`
 	Roster   []string `json:"roster"`
@@ -103,7 +103,7 @@ func (d *Daemon) readiness() (bool, []string) {
 func (r *run) status(ctx context.Context) RunStatus {
 	g := &r.genesis
 	s := RunStatus{ID: r.id.String(), Name: g.Name, Task: g.Data[0].Name, Preset: g.Preset.Label, Rounds: g.Rounds, State: "waiting", Roster: []string{}}
-	s.TrainCPU = time.Duration(r.trainer.cpu.Load()).Seconds()
+	s.TrainCPU, s.Steps = time.Duration(r.trainer.cpu.Load()).Seconds(), r.trainer.done()
 	sent := r.d.node.Bytes()
 	s.Bytes.Socket = sent.Out
 	s.Bytes.Control = sent.Out - min(sent.Out, sent.Protocols[gossip.ProtoBlocks].Out+sent.Protocols[protoSlice].Out)
@@ -172,17 +172,13 @@ func checkLoopback(addr string) error {
 }
 
 func (d *Daemon) listen() ([]net.Listener, error) {
-	_ = os.Remove(d.cfg.API.Socket) // the directory's lock is ours: nobody listens
-	l, err := net.Listen("unix", d.cfg.API.Socket)
+	l, err := d.listenAPI("unix", d.cfg.API.Socket)
 	if err != nil {
 		return nil, Fail(ExitResource, err, "listen on the API socket")
 	}
-	if err := os.Chmod(d.cfg.API.Socket, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
 	out := []net.Listener{l}
 	if d.cfg.API.HTTP != "" {
-		t, err := net.Listen("tcp", d.cfg.API.HTTP)
+		t, err := d.listenAPI("tcp", d.cfg.API.HTTP)
 		if err != nil {
 			return nil, errors.Join(Fail(ExitResource, err, "listen on %s", d.cfg.API.HTTP), l.Close())
 		}

@@ -20,6 +20,15 @@ type Client struct {
 	at   string
 }
 
+// NewClientOn returns a client of a daemon that dial connects to.
+func NewClientOn(dial func(context.Context) (net.Conn, error)) *Client {
+	t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	return &Client{&http.Client{Transport: t}, "http://hived", "its own listener"}
+}
+
+// Close closes connections that wait for the next request.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
 // NewClient returns a client of the daemon at unix:///path or
 // http://127.0.0.1:port.
 func NewClient(api string) (*Client, error) {

@@ -25,6 +25,7 @@ type Config struct {
 	Data    string       `toml:"-"` // Train.Data, or the environment's
 	Threads int          `toml:"-"`
 	Logger  *slog.Logger `toml:"-"`
+	World   World        `toml:"-"`
 }
 
 // NodeConfig names the peer.
@@ -52,6 +53,7 @@ type AccessConfig struct {
 type TrainSection struct {
 	Data    string `toml:"data" comment:"directory that datasets are searched in first"`
 	Threads int    `toml:"threads" comment:"threads of local training; 0: one per core"`
+	StepMs  int    `toml:"step_ms" comment:"milliseconds that a local step takes at least, so that the machine has time for other work; 0: none"`
 }
 
 // StoreConfig bounds the disk.
@@ -112,6 +114,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Train.Threads < 0 || c.Train.Threads > 1024 {
 		return bad("train.threads", "%d, want 0 to 1024", c.Train.Threads)
+	}
+	if c.Train.StepMs < 0 || c.Train.StepMs > 3_600_000 {
+		return bad("train.step_ms", "%d, want 0 to 3600000", c.Train.StepMs)
 	}
 	if c.Threads = c.Train.Threads; c.Threads == 0 {
 		c.Threads = runtime.NumCPU()

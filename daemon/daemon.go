@@ -29,9 +29,11 @@ type Daemon struct {
 	key   wire.Key
 	log   *slog.Logger
 	lock  *lock
-	kv    *shards.BadgerKV
+	kv    KV
 	node  *gossip.Node
 	began time.Time
+
+	starting sync.Mutex // held while a run is opened; taken before mu
 
 	mu      sync.RWMutex
 	runs    map[wire.RunID]*run // guarded by mu
@@ -73,13 +75,14 @@ func (d *Daemon) open() error {
 	}
 	d.key = key
 	d.log = d.log.With("peer", key.Peer().Short())
-	d.kv, err = shards.OpenKV(filepath.Join(d.cfg.DataDir, "kv"), shards.KVOptions{Logger: d.log})
-	if err != nil {
+	if d.kv, err = d.openKV(); err != nil {
+		d.kv = nil
 		return Fail(ExitResource, err, "open the store")
 	}
 	d.node, err = gossip.New(gossip.Config{Key: key, Listen: d.cfg.Network.Listen, Bootstrap: d.cfg.Network.Bootstrap,
 		MDNS: d.cfg.Network.MDNS, CacheFile: filepath.Join(d.cfg.DataDir, "peers.cache"), Allow: d.cfg.allow(),
-		MaxPeers: d.cfg.Network.MaxPeers, NAT: d.cfg.Network.NAT, Agent: "hived/" + Version, Serve: d, Pull: d.answer, Logger: d.log})
+		MaxPeers: d.cfg.Network.MaxPeers, NAT: d.cfg.Network.NAT, Agent: "hived/" + Version, Serve: d, Pull: d.answer,
+		ListenUDP: d.cfg.World.ListenUDP, Logger: d.log})
 	if err != nil {
 		return Fail(ExitResource, err, "open the network")
 	}
@@ -107,6 +110,10 @@ func (d *Daemon) Close() error {
 
 // ID returns the peer's id.
 func (d *Daemon) ID() wire.PeerID { return d.key.Peer() }
+
+// ErrAbrupt as the cause of a context's end makes Run return without a good-bye,
+// as far as others can see like a process that was killed.
+var ErrAbrupt = errors.New("the daemon ends abruptly")
 
 // Run serves until ctx ends, then leaves cleanly.
 func (d *Daemon) Run(ctx context.Context) error {
@@ -150,7 +157,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.mu.Lock()
 	d.ready = false
 	d.mu.Unlock()
-	d.leave()
+	d.leave(!errors.Is(context.Cause(ctx), ErrAbrupt))
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = srv.Shutdown(sctx) // open event streams are cut below
@@ -193,16 +200,18 @@ func (d *Daemon) Stop() {
 
 const leaveTime = 5 * time.Second
 
-// leave says good-bye in every run and stops it.
-func (d *Daemon) leave() {
+// leave stops every run; politely it says good-bye first.
+func (d *Daemon) leave(politely bool) {
 	var wg sync.WaitGroup
 	for _, r := range d.allRuns() {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
-			defer cancel()
-			r.leave(ctx)
+			if politely {
+				ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+				defer cancel()
+				r.leave(ctx)
+			}
 			r.stop()
 		}()
 	}

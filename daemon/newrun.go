@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,20 +13,27 @@ import (
 // RunSpec is what `run new` asks for; zero values take the preset's or the
 // task's defaults.
 type RunSpec struct {
-	Name     string   `json:"name"`
-	Task     string   `json:"task"` // mnist or text
-	Preset   string   `json:"preset"`
-	Rounds   uint64   `json:"rounds"`
-	Steps    uint32   `json:"steps"` // of a round
-	Batch    uint32   `json:"batch"`
-	MinPeers uint32   `json:"min_peers"`
-	Seed     uint64   `json:"seed"`
-	Codec    string   `json:"codec"`
-	Group    uint32   `json:"group"`    // most peers that average as one group; default 32
-	Topology string   `json:"topology"` // allgather or butterfly
-	Allow    []string `json:"allow"`    // peer ids; none: open
-	Deadline uint32   `json:"deadline_ms"`
-	Snapshot uint32   `json:"snapshot"` // versions from one snapshot to the next
+	Name     string `json:"name"`
+	Task     string `json:"task"` // mnist or text
+	Preset   string `json:"preset"`
+	Rounds   uint64 `json:"rounds"`
+	Steps    uint32 `json:"steps"` // of a round
+	Batch    uint32 `json:"batch"`
+	MinPeers uint32 `json:"min_peers"`
+	Seed     uint64 `json:"seed"`
+	Codec    string `json:"codec"`
+	Group    uint32 `json:"group"`    // most peers that average as one group; default 32
+	Topology string `json:"topology"` // allgather or butterfly
+	// Aggregator is mean or clip-median.
+	Aggregator string `json:"aggregator"`
+	// Model is a model that reads the task's data; default: the task's.
+	Model string `json:"model"`
+	// Args replace sizes of the model.
+	Args     map[string]int64 `json:"args"`
+	Allow    []string         `json:"allow"`       // peer ids; none: open
+	Deadline uint32           `json:"deadline_ms"` // the longest that a round may take
+	Soonest  uint32           `json:"deadline_min_ms"`
+	Snapshot uint32           `json:"snapshot"` // versions from one snapshot to the next
 }
 
 // NewGenesis reads the task's data, builds its model and returns the sealed
@@ -65,7 +73,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	def := train.Default(s.Task)
 	g := &wire.Genesis{V: 1, Numerics: 1, Name: s.Name, Creator: d.ID(), Preset: preset.Preset, PartValues: 1 << 16,
 		Rounds: first(s.Rounds, preset.Rounds), MinPeers: first(s.MinPeers, 1), MinCounted: 1, MinVoters: 1, Group: first(s.Group, wire.MaxMembers),
-		Deadline: wire.Deadline{MinMs: 1000, MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: first(s.Snapshot, 8), Replay: wire.ReplayFull, Seed: s.Seed}
+		Deadline: wire.Deadline{MinMs: first(s.Soonest, 1000), MaxMs: first(s.Deadline, 60_000), Mads: 4}, Snapshot: first(s.Snapshot, 8), Replay: wire.ReplayFull, Seed: s.Seed}
 	if g.Preset.Cadence.Window {
 		g.Replay = wire.ReplayMerges
 	}
@@ -82,6 +90,13 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 			g.Preset.Merged = "bf16"
 		}
 	}
+	if s.Aggregator != "" {
+		g.Preset.Aggregator = s.Aggregator
+	}
+	if s.Model != "" {
+		def.Model, def.Args = s.Model, map[string]int64{}
+	}
+	maps.Copy(def.Args, s.Args)
 	taskDefaults(g, def, s.Batch)
 	g.Data = []wire.DataContract{{Name: s.Task, Root: root, Train: uint64(data.Len("train")), Test: uint64(data.Len("test"))}}
 	if g.Admission, err = admission(s.Allow, d.ID()); err != nil {

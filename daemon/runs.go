@@ -14,7 +14,6 @@ import (
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
-	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/train"
 	"github.com/apiary-net/hived/wire"
 )
@@ -31,8 +30,8 @@ type run struct {
 	heads   *ledger.Heads
 	headsIn chan wire.Envelope
 	snaps   *snapshots
-	bodies  *shards.Store
-	states  *shards.Store
+	bodies  Blocks
+	states  Blocks
 	net     *runNet
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -43,7 +42,7 @@ type run struct {
 
 // runKV is the part of the daemon's store that belongs to a run.
 type runKV struct {
-	kv     *shards.BadgerKV
+	kv     KV
 	prefix []byte
 }
 
@@ -70,7 +69,7 @@ func (k runKV) Scan(prefix []byte, f func(key, value []byte) error) error {
 func (k runKV) Close() error { return nil }
 
 // bodyStore keeps bodies of many rounds in one epoch, and reads snapshots too.
-type bodyStore struct{ bodies, snaps *shards.Store }
+type bodyStore struct{ bodies, snaps Blocks }
 
 func (b bodyStore) Put(round uint64, data []byte) (wire.CID, error) {
 	return b.bodies.Put(round/1024, data)
@@ -87,12 +86,15 @@ func (d *Daemon) runDir(id wire.RunID) string {
 	return filepath.Join(d.cfg.DataDir, "runs", id.String())
 }
 
-// StartRun takes part in the run of a sealed genesis.
+// StartRun takes part in the run of a sealed genesis. A run that is in progress
+// here, or that a start is just resuming, is no error.
 func (d *Daemon) StartRun(sealed []byte) (wire.RunID, error) {
 	g, id, err := wire.OpenGenesis(sealed)
 	if err != nil {
 		return id, Fail(ExitIntegrity, err, "run refused")
 	}
+	d.starting.Lock() // a run's stores can be opened once
+	defer d.starting.Unlock()
 	d.mu.RLock()
 	_, running := d.runs[id]
 	d.mu.RUnlock()
@@ -146,14 +148,14 @@ func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, er
 	if root != g.Data[0].Root {
 		return nil, Fail(ExitIncompatible, nil, "data %q here has root %s, run %s wants %s", g.Data[0].Name, root.Short(), g.Name, g.Data[0].Root.Short())
 	}
-	t, err := train.New(TrainConfig(&g, data, d.cfg.Threads))
+	t, err := d.newTrainer(&g, data)
 	if err != nil {
 		return nil, Fail(ExitIncompatible, err, "run %s needs model %q", g.Name, g.Model.Name)
 	}
 	if s := t.Schema(); s.Digest() != g.Schema {
 		return nil, Fail(ExitIncompatible, nil, "model %q here has schema %s, run %s wants %s", g.Model.Name, s.Digest().Short(), g.Name, g.Schema.Short())
 	}
-	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: &trainer{Trainer: t}, done: make(chan struct{}),
+	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: t, done: make(chan struct{}),
 		headsIn: make(chan wire.Envelope, headQueue)}
 	if err := r.openStores(dir, root); err != nil {
 		r.close()
@@ -164,16 +166,18 @@ func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, er
 
 func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	d := r.d
-	cfg := shards.Config{FloorBytes: d.cfg.Store.FreeFloor, Logger: d.log}
-	if r.bodies, err = shards.Open(filepath.Join(dir, "bodies"), cfg); err != nil {
+	if r.bodies, err = d.openBlocks(filepath.Join(dir, "bodies")); err != nil {
+		r.bodies = nil
 		return Fail(ExitResource, err, "open bodies")
 	}
-	if r.states, err = shards.Open(filepath.Join(dir, "states"), cfg); err != nil {
+	if r.states, err = d.openBlocks(filepath.Join(dir, "states")); err != nil {
+		r.states = nil
 		return Fail(ExitResource, err, "open states")
 	}
 	kv := runKV{d.kv, append([]byte("run/"), r.id[:]...)}
 	r.snaps = &snapshots{r: r, kv: kv}
-	if r.snaps.store, err = shards.Open(filepath.Join(dir, "snapshots"), cfg); err != nil {
+	if r.snaps.store, err = d.openBlocks(filepath.Join(dir, "snapshots")); err != nil {
+		r.snaps.store = nil
 		return Fail(ExitResource, err, "open snapshots")
 	}
 	lcfg := ledger.Config{KV: kv, Key: d.key, Run: r.id, Logger: d.log}

@@ -16,7 +16,7 @@ import (
 type snapshots struct {
 	r     *run
 	kv    runKV
-	store *shards.Store // one epoch a version
+	store Blocks // one epoch a version
 }
 
 var placementKey = []byte("snapshot")

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -67,4 +68,33 @@ func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Whoever asks for a run several times at once, or while it is resumed, gets it
+// once.
+func TestStartRunAtOnce(t *testing.T) {
+	mnist(t)
+	d, _ := started(t)
+	sealed, id, err := d.NewGenesis(RunSpec{Name: "once", Task: "mnist", Rounds: 1000, Steps: 1, MinPeers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make(chan error, 8)
+	for range cap(errs) {
+		go func() {
+			got, err := d.StartRun(sealed)
+			if err == nil && got != id {
+				err = fmt.Errorf("run %s, want %s", got.Short(), id.Short())
+			}
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(d.allRuns()); n != 1 {
+		t.Errorf("%d runs are in progress", n)
+	}
 }

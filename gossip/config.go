@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -95,6 +96,10 @@ type Config struct {
 	StreamTimeout time.Duration
 	// BanFor is how long a peer that broke the rules stays out: default 10 min.
 	BanFor time.Duration
+	// ListenUDP opens the sockets of QUIC; nil asks the system. Packets then leave
+	// from the address that was listened on, and no route is looked up. A simulated
+	// network gives another one.
+	ListenUDP func(local *net.UDPAddr) (net.PacketConn, error)
 	// Logger may be nil.
 	Logger *slog.Logger
 }

@@ -43,10 +43,11 @@ func (e *FetchError) Unwrap() []error {
 	return out
 }
 
-// Fetch gets the blocks ids from the holders in from, all of them at once, each
-// block from whichever is free, and calls got once for every block, in any
-// order and one at a time; the bytes are got's own and have their hash. What a
-// holder refuses, breaks off or takes long for is asked of the others. The
+// Fetch gets the blocks ids from the holders in from, the likely ones first, and
+// calls got once for every block, in any order and one at a time; the bytes are
+// got's own and have their hash. It begins with as many holders as the blocks need
+// and takes each block from whichever of them is free; what a holder refuses,
+// breaks off or takes long for is asked of the others, ever more of them. The
 // error is got's as it is, ctx's, or a *FetchError with what no holder gave:
 // the caller may try those again later.
 func (n *Node) Fetch(ctx context.Context, ids []wire.CID, from []wire.PeerID, got func(wire.CID, []byte) error) error {
@@ -112,7 +113,8 @@ type holder struct {
 
 // fetch is the state of one Fetch, without the network.
 type fetch struct {
-	holders []*holder
+	holders []*holder  // the likely ones first
+	wide    int        // how many of those that are not gone are asked
 	queue   []wire.CID // to be asked, in order
 	open    map[wire.CID]bool
 	order   []wire.CID
@@ -127,6 +129,7 @@ func newFetch(ids []wire.CID, from []wire.PeerID, self wire.PeerID) *fetch {
 		}
 	}
 	f.queue = slices.Clone(f.order)
+	f.wide = max(1, (len(f.order)+fetchWindow-1)/fetchWindow)
 	seen := map[wire.PeerID]bool{self: true}
 	for _, p := range from {
 		if !seen[p] && len(f.holders) < maxHolders {
@@ -137,13 +140,24 @@ func newFetch(ids []wire.CID, from []wire.PeerID, self wire.PeerID) *fetch {
 	return f
 }
 
+// asked returns the holders that are asked now, the least busy first.
+func (f *fetch) asked() []*holder {
+	var out []*holder
+	for _, h := range f.holders {
+		if !h.gone && len(out) < f.wide {
+			out = append(out, h)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *holder) int { return len(a.asked) - len(b.asked) })
+	return out
+}
+
 // assign hands queued blocks to holders with room, the least busy first.
 func (f *fetch) assign(now time.Time) {
 	for {
-		slices.SortStableFunc(f.holders, func(a, b *holder) int { return len(a.asked) - len(b.asked) })
 		any := false
-		for _, h := range f.holders {
-			if h.gone || len(h.asked) >= fetchWindow {
+		for _, h := range f.asked() {
+			if len(h.asked) >= fetchWindow {
 				continue
 			}
 			i := slices.IndexFunc(f.queue, func(id wire.CID) bool { _, busy := h.asked[id]; return !h.no[id] && !busy })
@@ -180,6 +194,7 @@ func (f *fetch) take(ev fetchEvent) (wire.CID, []byte) {
 	delete(h.asked, ev.id)
 	if ev.err != nil {
 		h.no[ev.id] = true
+		f.wide++ // so that somebody is asked who has not said no
 		f.again(ev.id, h)
 		return wire.CID{}, nil
 	}
@@ -204,8 +219,10 @@ func (f *fetch) again(id wire.CID, not *holder) {
 	f.queue = append(f.queue, id)
 }
 
-// hurry queues what is asked for long while some holder has nothing to do.
+// hurry asks twice as many holders, and queues what is asked for long while some
+// holder has nothing to do.
 func (f *fetch) hurry(now time.Time) {
+	f.wide = min(2*f.wide, maxHolders)
 	if len(f.queue) > 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	tls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	ma "github.com/multiformats/go-multiaddr"
 )
@@ -56,9 +58,18 @@ func newHost(cfg Config, g *gater, bytes metrics.Reporter) (host.Host, error) {
 		libp2p.Ping(false),
 	}
 	opts = append(opts, natOptions(cfg)...)
+	var own *ownSockets
+	if cfg.ListenUDP != nil {
+		own = &ownSockets{listen: cfg.ListenUDP}
+		opts = append(opts, libp2p.QUICReuse(quicreuse.NewConnManager, own.options()...))
+	}
 	h, err := libp2p.New(opts...)
 	if err != nil {
-		return nil, fmt.Errorf("open host on %v: %w", cfg.Listen, err)
+		return nil, fmt.Errorf("open host on %v: %w", cfg.Listen, errors.Join(err, own.Close()))
+	}
+	if own != nil {
+		own.Host = h
+		return own, nil
 	}
 	return h, nil
 }

@@ -10,18 +10,6 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// Names of the checkers.
-const (
-	checkRecords    = "one-record"      // one decided record per height
-	checkVersions   = "equal-versions"  // equal CIDs at a version
-	checkHang       = "no-hang"         // no round open past its bound while a quorum is up
-	checkSamples    = "samples-once"    // each sample counts once
-	checkLogs       = "append-only"     // logs only grow, and nothing acknowledged is lost
-	checkHonest     = "no-false-charge" // a crash never looks like a lie
-	checkRedundancy = "redundancy"      // what counted can be had from others
-	checkMemory     = "memory"          // stores and queues stay bounded
-)
-
 // Violation is what a checker found.
 type Violation struct {
 	Checker string        `json:"checker"`
@@ -40,14 +28,10 @@ type checker struct {
 	sw    *Swarm
 	found *Violation
 
-	records  []*wire.Record // by round: the first that anybody decided
-	names    []wire.Digest
-	versions map[uint64]wire.CID // by round: the first that anybody logged
-	at       []time.Time         // when each record was first known
-	ends     map[int]bool        // peers that said finished
-	used     spanSet             // positions that counted
-	counted  uint64              // local steps that counted
-	instance uint64              // that decides the next record
+	books    *Books
+	at       []time.Time  // when each record was first known
+	ends     map[int]bool // peers that said finished
+	instance uint64       // that decides the next record
 
 	liars string // the newest round in which a lying peer counted
 
@@ -57,7 +41,20 @@ type checker struct {
 }
 
 func newChecker(sw *Swarm) *checker {
-	return &checker{sw: sw, versions: map[uint64]wire.CID{}, ends: map[int]bool{}}
+	who := func(p wire.PeerID) (index int, honest, ok bool) {
+		n := sw.byID[p]
+		if n == nil {
+			return 0, false, false
+		}
+		return n.Index, n.Lie == nil, true
+	}
+	block := func(id wire.CID) []byte {
+		if e := sw.pool.blocks[id]; e != nil {
+			return e.b
+		}
+		return nil
+	}
+	return &checker{sw: sw, books: NewBooks(&sw.Genesis, who, block), ends: map[int]bool{}}
 }
 
 func (c *checker) fail(name, format string, args ...any) {
@@ -67,172 +64,42 @@ func (c *checker) fail(name, format string, args ...any) {
 }
 
 // head returns the newest record that anybody decided, or nil.
-func (c *checker) head() *wire.Record {
-	if len(c.records) == 0 {
-		return nil
-	}
-	return c.records[len(c.records)-1]
-}
+func (c *checker) head() *wire.Record { return c.books.Head() }
 
 // decided hears that a peer learnt a record.
 func (c *checker) decided(n *Node, i *elastic.RoundInfo) {
-	r, d := i.Record, i.Record.Digest()
-	switch {
-	case r.Round < uint64(len(c.records)):
-		if c.names[r.Round] != d {
-			c.fail(checkRecords, "peer %d decided %s at height %d, another peer decided %s", n.Index, d.Short(), r.Round, c.names[r.Round].Short())
-		}
-		return
-	case r.Round > uint64(len(c.records)):
-		c.fail(checkRecords, "peer %d decided height %d while nobody has decided %d", n.Index, r.Round, len(c.records))
+	r := i.Record
+	before := len(c.books.names)
+	fresh, f := c.books.Record(fmt.Sprintf("peer %d", n.Index), r)
+	if f != nil {
+		c.fail(f.Checker, "%s", f.Detail)
+	}
+	if !fresh {
 		return
 	}
 	now := c.sw.Loop.Now()
-	e := Event{Kind: "decided", Peer: n.Index, Round: r.Round, Record: d.String()}
-	if r.Round > 0 {
+	e := Event{Kind: "decided", Peer: n.Index, Round: r.Round, Record: r.Digest().String()}
+	if before > 0 {
 		e.TookMs = now.Sub(c.at[r.Round-1]).Milliseconds()
 	}
 	for _, n := range c.sw.Nodes {
 		e.Control, e.Payload = e.Control+n.Control, e.Payload+n.Payload
 	}
-	c.cut(r, &e)
-	c.records, c.names, c.at = append(c.records, r), append(c.names, d), append(c.at, now)
+	c.liar(r)
+	c.books.Show(r, &e)
+	c.at = append(c.at, now)
 	c.instance = i.Instance + 1
-	c.forget()
-	c.samples(r)
 	c.sw.trail.add(e)
 	if c.sw.onRecord != nil {
 		c.sw.onRecord(r.Round)
 	}
 }
 
-// kept is how many of the newest records the checker holds; of older ones only
-// the digest.
-const kept = 64
-
-func (c *checker) forget() {
-	if n := len(c.records); n > kept {
-		c.records[n-1-kept] = nil
-	}
-}
-
-// cut notes what a record says of everybody, and whether it wrongs an honest peer.
-func (c *checker) cut(r *wire.Record, e *Event) {
-	loss, n := 0.0, 0
+// liar notes a lying peer that counts.
+func (c *checker) liar(r *wire.Record) {
 	for _, v := range r.Cut {
-		node := c.sw.byID[v.Peer]
-		if node == nil {
-			c.fail(checkRecords, "record %d judges a peer that does not exist", r.Round)
-			return
-		}
-		if v.Status == wire.Counted {
-			e.Counted = append(e.Counted, node.Index)
-			if node.Lie != nil {
-				c.liars = fmt.Sprintf("peer %d (%s) in round %d", node.Index, node.Lie.Kind, r.Round)
-			}
-			continue
-		}
-		e.Lost = append(e.Lost, fmt.Sprintf("%d:%s", node.Index, v.Status))
-		if (v.Status == wire.Equivocated || v.Status == wire.Refused) && node.Lie == nil {
-			c.fail(checkHonest, "record %d says %s (%s) of the honest peer %d", r.Round, v.Status, v.Reason, node.Index)
-		}
-	}
-	hs, err := c.headers(r)
-	if err != nil {
-		c.fail(checkRecords, "record %d: %v", r.Round, err)
-		return
-	}
-	for _, h := range hs {
-		if n++; h.Header.Steps > 0 {
-			loss += float64(h.Header.Loss)
-		}
-	}
-	if n > 0 {
-		e.Loss = loss / float64(n)
-	}
-	slices.Sort(e.Counted)
-}
-
-// headers returns the headers that a record counts: its own, or those that the
-// evidence of its groups holds.
-func (c *checker) headers(r *wire.Record) ([]elastic.CountedHeader, error) {
-	out, err := elastic.CountedHeaders(r)
-	for _, o := range elastic.CountedGroups(r) {
-		var cut wire.GroupCut
-		id := wire.RawDigestCID(o.Cut)
-		held := c.sw.pool.blocks[id]
-		if held == nil || !id.Names(held.b) {
-			return nil, fmt.Errorf("nobody holds the cut of group %d", o.Group)
-		}
-		if err := wire.Unmarshal(held.b, &cut, wire.MaxBlock); err != nil {
-			return nil, err
-		}
-		counts := map[wire.Digest]uint32{}
-		for _, row := range o.Rows {
-			if row.Status == wire.Counted {
-				counts[row.Header] = row.Samples
-			}
-		}
-		for _, raw := range cut.Headers {
-			e, err := wire.Open(raw)
-			if err != nil {
-				return nil, err
-			}
-			n, counted := counts[e.Digest()]
-			if !counted {
-				continue
-			}
-			h := elastic.CountedHeader{Env: e, Samples: n}
-			if err := e.Decode(&h.Header); err != nil {
-				return nil, err
-			}
-			if uint64(n) != wire.SpanLen(h.Header.Spans) {
-				return nil, fmt.Errorf("group %d says %d samples of a header of %d", o.Group, n, wire.SpanLen(h.Header.Spans))
-			}
-			out = append(out, h)
-			delete(counts, e.Digest())
-		}
-		if len(counts) > 0 {
-			return nil, fmt.Errorf("group %d counts %d headers that its cut does not hold", o.Group, len(counts))
-		}
-	}
-	return out, err
-}
-
-// samples checks that each position counts in at most one record.
-func (c *checker) samples(r *wire.Record) {
-	if r.Round == 0 {
-		return
-	}
-	hs, err := c.headers(r)
-	if err != nil {
-		return // said by cut
-	}
-	for _, h := range hs {
-		spans := h.Header.Spans
-		steps := uint64(h.Header.Steps)
-		if h.Header.Parts == 0 && len(spans) > 0 { // of a window only the common steps count
-			steps = min(r.Steps-c.records[r.Round-1].Steps, uint64(h.Header.Steps))
-			spans, _ = wire.SplitSpans(spans, wire.SpanLen(spans)/uint64(h.Header.Steps)*steps)
-		}
-		if h.Header.Parts > 0 {
-			c.counted += steps
-		}
-		for _, s := range spans {
-			if !c.used.add(s) {
-				c.fail(checkSamples, "record %d counts positions %d to %d, of which some counted before", r.Round, s.Lo, s.Hi)
-			}
-		}
-	}
-	if steps := r.Steps - c.records[r.Round-1].Steps; c.sw.Genesis.Preset.Cadence.Window {
-		// A step of a window is the mean over all that were planned, also over one
-		// that did not live to say so.
-		c.counted += steps * uint64(len(r.Cut))
-	}
-	if r.Last {
-		dealt := r.Cursor - wire.SpanLen(r.Returned)
-		if c.used.size > dealt {
-			c.fail(checkSamples, "%d positions counted, %d were dealt and not returned", c.used.size, dealt)
+		if n := c.sw.byID[v.Peer]; n != nil && n.Lie != nil && v.Status == wire.Counted {
+			c.liars = fmt.Sprintf("peer %d (%s) in round %d", n.Index, n.Lie.Kind, r.Round)
 		}
 	}
 }
@@ -240,7 +107,7 @@ func (c *checker) samples(r *wire.Record) {
 // appended hears of entries that are durable in a peer's log.
 func (c *checker) appended(n *Node, h wire.Head, entries []wire.EntryBody) {
 	if old := n.acknowledged(); h.Size != old+uint64(len(entries)) {
-		c.fail(checkLogs, "the log of peer %d has %d entries after %d and %d more", n.Index, h.Size, old, len(entries))
+		c.fail(CheckLogs, "the log of peer %d has %d entries after %d and %d more", n.Index, h.Size, old, len(entries))
 	}
 	n.heads = append(n.heads, h)
 	for _, e := range entries {
@@ -248,12 +115,12 @@ func (c *checker) appended(n *Node, h wire.Head, entries []wire.EntryBody) {
 			continue
 		}
 		n.version, n.round = e.Ref, e.Round
-		first, ok := c.versions[e.Round]
-		if !ok {
-			c.versions[e.Round] = e.Ref
+		fresh, f := c.books.Version(fmt.Sprintf("peer %d", n.Index), e.Round, e.Ref)
+		if fresh {
 			c.sw.trail.add(Event{Kind: "version", Peer: n.Index, Round: e.Round, Version: e.Ref.String()})
-		} else if first != e.Ref {
-			c.fail(checkVersions, "version %d is %s at peer %d, %s at another", e.Round, e.Ref.Short(), n.Index, first.Short())
+		}
+		if f != nil {
+			c.fail(f.Checker, "%s", f.Detail)
 		}
 	}
 }
@@ -286,7 +153,7 @@ func (c *checker) tick() {
 	if open := now.Sub(since); open > c.bound() && c.hungAt != c.head().Round+1 {
 		c.hung, c.hungAt = c.hung+1, c.head().Round+1
 		c.sw.trail.add(Event{Kind: "hung", Round: c.hungAt})
-		c.fail(checkHang, "round %d has been open for %v with a quorum up", c.hungAt, open)
+		c.fail(CheckHang, "round %d has been open for %v with a quorum up", c.hungAt, open)
 	}
 }
 
@@ -298,7 +165,7 @@ func (c *checker) quorum() bool {
 		return true
 	}
 	// A table acts some instances after its record.
-	acting := c.records[max(0, len(c.records)-1-consensus.Lookback)]
+	acting := c.books.records[max(0, len(c.books.records)-1-consensus.Lookback)]
 	return c.quorate(r.Table) && c.quorate(acting.Table)
 }
 

@@ -1,129 +1,17 @@
 package netsim
 
 import (
-	"errors"
-	"fmt"
+	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/apiary-net/hived/consensus"
 )
-
-// when is a time or a round.
-type when struct {
-	at    time.Duration
-	round uint64
-	said  bool
-}
-
-func parseWhen(text string) (w when, err error) {
-	if text == "" {
-		return w, nil
-	}
-	w.said = true
-	if n, ok := strings.CutPrefix(text, "round "); ok {
-		w.round, err = strconv.ParseUint(strings.TrimSpace(n), 10, 32)
-		if err == nil && w.round == 0 {
-			err = errors.New("rounds begin with 1")
-		}
-		return w, err
-	}
-	w.at, err = span(text, 0)
-	return w, err
-}
-
-var faults = []string{"kill", "leave", "start", "wipe", "cut", "heal", "partition", "full", "free", "slow", "skew"}
-
-func (s *Scenario) checkFault(f *FaultSpec) error {
-	if !slices.Contains(faults, f.What) {
-		return fmt.Errorf("what: %q is not one of %s", f.What, strings.Join(faults, ", "))
-	}
-	at, err := parseWhen(f.At)
-	if err != nil {
-		return fmt.Errorf("at: %w", err)
-	}
-	every, err := parseWhen(f.Every)
-	if err != nil {
-		return fmt.Errorf("every: %w", err)
-	}
-	if !at.said && !every.said {
-		return errors.New("at or every must say when")
-	}
-	if every.said && every.at == 0 && every.round == 0 {
-		return errors.New("every: no time passes in between")
-	}
-	if at.said && every.said && (at.round > 0) != (every.round > 0) && at.at+every.at > 0 && at.round == 0 {
-		return errors.New("at a time and every so many rounds do not go together: give at as a round")
-	}
-	for _, d := range []string{f.Until, f.Restart, f.For, strings.TrimPrefix(f.By, "-")} {
-		if _, err := span(d, 0); err != nil {
-			return err
-		}
-	}
-	if f.Restart != "" && f.What != "kill" && f.What != "leave" {
-		return fmt.Errorf("restart goes with kill and leave, not with %s", f.What)
-	}
-	if f.For != "" && !slices.Contains([]string{"cut", "partition", "full", "slow", "skew"}, f.What) {
-		return fmt.Errorf("%s lasts for no time", f.What)
-	}
-	if !(f.Share >= 0 && f.Share <= 1) || f.Count < 0 || f.Share > 0 && f.Count > 0 {
-		return fmt.Errorf("share %v and count %d", f.Share, f.Count)
-	}
-	if (f.What == "slow" || f.What == "skew") && f.By == "" {
-		return errors.New("by must say how much")
-	}
-	return s.checkWho(f.Who)
-}
-
-func (s *Scenario) checkWho(who string) error {
-	switch who {
-	case "", "random", "voter", "leader", "bootstrap", "all", "down":
-		return nil
-	}
-	if g, ok := strings.CutPrefix(who, "group:"); ok {
-		if !slices.ContainsFunc(s.Groups, func(x GroupSpec) bool { return x.Name == g }) {
-			return fmt.Errorf("who: there is no group %q", g)
-		}
-		return nil
-	}
-	ix, err := indexes(who)
-	if err != nil {
-		return fmt.Errorf("who: %q is not random, voter, leader, bootstrap, down, all, group:NAME or indexes such as 1,4-6", who)
-	}
-	for _, i := range ix {
-		if i >= s.Swarm.Peers+s.Swarm.Spare {
-			return fmt.Errorf("who: there is no machine %d", i)
-		}
-	}
-	return nil
-}
-
-func indexes(text string) (out []int, err error) {
-	for _, part := range strings.Split(text, ",") {
-		a, b, isRange := strings.Cut(strings.TrimSpace(part), "-")
-		lo, err := strconv.Atoi(a)
-		hi := lo
-		if err == nil && isRange {
-			hi, err = strconv.Atoi(b)
-		}
-		if err != nil || lo < 0 || hi < lo || hi > MaxPeers {
-			return nil, fmt.Errorf("%q is no list of indexes", text)
-		}
-		for i := lo; i <= hi; i++ {
-			out = append(out, i)
-		}
-	}
-	return out, nil
-}
 
 // fault is a FaultSpec at work.
 type fault struct {
 	spec      *FaultSpec
 	sim       *Sim
-	at, every when
-	until     time.Duration
 	nextRound uint64
 }
 
@@ -131,25 +19,17 @@ type fault struct {
 func (m *Sim) arm() {
 	for i := range m.Scenario.Faults {
 		f := &fault{spec: &m.Scenario.Faults[i], sim: m}
-		f.at, _ = parseWhen(f.spec.At) // Check has seen them
-		f.every, _ = parseWhen(f.spec.Every)
-		f.until = mustSpan(f.spec.Until, 0)
-		if f.at.round > 0 || f.at.at == 0 && f.every.round > 0 {
-			f.nextRound = max(1, f.at.round)
+		if f.nextRound = f.spec.FirstRound(); f.nextRound > 0 {
 			m.byRound = append(m.byRound, f)
 			continue
 		}
-		first := f.at.at
-		if !f.at.said {
-			first = f.every.at
-		}
-		m.Swarm.Loop.After(first, f.fire)
+		m.Swarm.Loop.After(f.spec.FirstTime(), f.fire)
 	}
 }
 
 // over reports whether the fault happens no more.
 func (f *fault) over() bool {
-	return f.sim.quiet || f.until > 0 && f.sim.Swarm.Loop.Since() > f.until
+	return f.sim.quiet || f.spec.Until.D > 0 && f.sim.Swarm.Loop.Since() > f.spec.Until.D
 }
 
 // fire does it now, and again later if it is to.
@@ -158,8 +38,8 @@ func (f *fault) fire() {
 		return
 	}
 	f.do()
-	if f.every.at > 0 {
-		f.sim.Swarm.Loop.After(f.every.at, f.fire)
+	if f.spec.Every.At > 0 {
+		f.sim.Swarm.Loop.After(f.spec.Every.At, f.fire)
 	}
 }
 
@@ -171,61 +51,72 @@ func (f *fault) round(r uint64) {
 	f.nextRound = 0
 	f.do()
 	switch {
-	case f.every.round > 0:
-		f.nextRound = r + 1 + f.every.round
-	case f.every.at > 0:
-		f.sim.Swarm.Loop.After(f.every.at, f.fire)
+	case f.spec.Every.Round > 0:
+		f.nextRound = r + 1 + f.spec.Every.Round
+	case f.spec.Every.At > 0:
+		f.sim.Swarm.Loop.After(f.spec.Every.At, f.fire)
 	}
 }
 
-// pick returns whom it befalls.
-func (f *fault) pick() []*Node {
-	sw, who := f.sim.Swarm, f.spec.Who
-	var from []*Node
-	everybody := true
-	switch {
-	case who == "" || who == "random" || who == "voter" || who == "down":
-		everybody = false
-		for _, n := range sw.Nodes {
-			up := n.Up()
-			if who == "down" {
-				up = !up
+// Candidate is a machine that a fault may befall.
+type Candidate struct {
+	Index             int
+	Group             string
+	Up, Voter, Leader bool
+}
+
+// Pick returns the indexes of those whom the fault befalls.
+func (f *FaultSpec) Pick(rng *rand.Rand, all []Candidate) []int {
+	var from []int
+	some := func(want func(c Candidate) bool) {
+		for _, c := range all {
+			if want(c) {
+				from = append(from, c.Index)
 			}
-			if up && (who != "voter" || sw.votes(n)) {
-				from = append(from, n)
-			}
-		}
-	case who == "leader":
-		if n := sw.leader(); n != nil {
-			from = append(from, n)
-		}
-	case who == "bootstrap":
-		from = append(from, sw.Nodes[0])
-	case who == "all":
-		from = append(from, sw.Nodes...)
-	case strings.HasPrefix(who, "group:"):
-		for _, n := range sw.Nodes {
-			if n.Group == strings.TrimPrefix(who, "group:") {
-				from = append(from, n)
-			}
-		}
-	default:
-		ix, _ := indexes(who)
-		for _, i := range ix {
-			from = append(from, sw.Nodes[i])
 		}
 	}
-	count := f.spec.Count
+	everybody := true
+	switch who := f.Who; {
+	case who == "" || who == "random" || who == "voter" || who == "down":
+		everybody = false
+		some(func(c Candidate) bool { return c.Up == (who != "down") && (who != "voter" || c.Voter) })
+	case who == "leader":
+		some(func(c Candidate) bool { return c.Leader })
+	case who == "bootstrap":
+		from = []int{0}
+	case who == "all":
+		some(func(Candidate) bool { return true })
+	case strings.HasPrefix(who, "group:"):
+		some(func(c Candidate) bool { return c.Group == strings.TrimPrefix(who, "group:") })
+	default:
+		from, _ = Indexes(who) // Check has seen them
+	}
+	count := f.Count
 	switch {
-	case f.spec.Share > 0:
-		count = int(f.spec.Share*float64(len(from)) + 0.5)
+	case f.Share > 0:
+		count = int(f.Share*float64(len(from)) + 0.5)
 	case count == 0 && everybody:
 		return from
 	case count == 0:
 		count = 1
 	}
-	sw.rng.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
+	rng.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
 	return from[:min(count, len(from))]
+}
+
+// pick returns whom it befalls.
+func (f *fault) pick() []*Node {
+	sw := f.sim.Swarm
+	leader := sw.leader()
+	all := make([]Candidate, len(sw.Nodes))
+	for i, n := range sw.Nodes {
+		all[i] = Candidate{Index: i, Group: n.Group, Up: n.Up(), Voter: sw.votes(n), Leader: n == leader}
+	}
+	var out []*Node
+	for _, i := range f.spec.Pick(sw.rng, all) {
+		out = append(out, sw.Nodes[i])
+	}
+	return out
 }
 
 // do befalls those who are picked.
@@ -235,7 +126,7 @@ func (f *fault) do() {
 	if len(ns) == 0 {
 		return
 	}
-	lasts := mustSpan(spec.For, 0)
+	lasts := spec.For.D
 	undo := func(do func()) {
 		if lasts > 0 {
 			sw.Loop.After(lasts, do)
@@ -261,10 +152,6 @@ func (f *fault) do() {
 
 func (f *fault) befall(n *Node, undo func(func())) {
 	sw, spec := f.sim.Swarm, f.spec
-	by := mustSpan(strings.TrimPrefix(spec.By, "-"), 0)
-	if strings.HasPrefix(spec.By, "-") {
-		by = -by
-	}
 	note := func(kind string) { sw.trail.add(Event{Kind: kind, Peer: n.Index}) }
 	switch spec.What {
 	case "kill", "leave":
@@ -277,8 +164,8 @@ func (f *fault) befall(n *Node, undo func(func())) {
 		} else {
 			n.Leave()
 		}
-		if spec.Restart != "" {
-			sw.Loop.After(mustSpan(spec.Restart, 0), func() { f.sim.restart(n) })
+		if spec.Restart.Said {
+			sw.Loop.After(spec.Restart.D, func() { f.sim.restart(n) })
 		}
 	case "start":
 		f.sim.restart(n)
@@ -312,12 +199,12 @@ func (f *fault) befall(n *Node, undo func(func())) {
 	case "slow":
 		note("disk-slow")
 		old := n.disk.slow
-		n.disk.slow = by
+		n.disk.slow = spec.By.D
 		undo(func() { n.disk.slow = old })
 	case "skew":
 		note("clock-jump")
-		n.Skew += by
-		undo(func() { n.Skew -= by })
+		n.Skew += spec.By.D
+		undo(func() { n.Skew -= spec.By.D })
 	}
 }
 

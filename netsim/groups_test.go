@@ -117,8 +117,8 @@ func TestSwarmOfGroupsIsReplayed(t *testing.T) {
 		t.Fatalf("%d group leaders died, %d versions were replayed", died, len(versions))
 	}
 	for i, v := range versions {
-		if v != sw.check.versions[uint64(i+1)] {
-			t.Fatalf("version %d replays to %s, the peers made %s", i+1, v.Short(), sw.check.versions[uint64(i+1)].Short())
+		if v != sw.check.books.versions[uint64(i+1)] {
+			t.Fatalf("version %d replays to %s, the peers made %s", i+1, v.Short(), sw.check.books.versions[uint64(i+1)].Short())
 		}
 	}
 	for _, r := range records[1:] {

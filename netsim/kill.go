@@ -81,7 +81,7 @@ const calmRounds = 40
 // KillAnything measures every cell: hived's presets on the event tier, and the
 // rules of others under the same failures.
 func KillAnything(ctx context.Context, cfg KillConfig) (*KillTable, error) {
-	t := &KillTable{Schema: "hived.kill-anything/v1", Seed: cfg.Seed, Commit: commit()}
+	t := &KillTable{Schema: "hived.kill-anything/v1", Seed: cfg.Seed, Commit: Commit()}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (cfg KillConfig) cell(ctx context.Context, preset string, every, restart ti
 		return KillCell{}, err
 	}
 	s.Swarm.Seed, s.Swarm.Failures, s.Expect = cfg.Seed, cfg.Failures, ExpectSpec{}
-	s.Faults[0].Every, s.Faults[0].Restart = every.String(), restart.String()
+	s.Faults[0].Every, s.Faults[0].Restart = When{At: every, Said: true}, Span{restart, true}
 	calm := *s
 	calm.Faults, calm.Swarm.Failures, calm.Swarm.Rounds = nil, 0, calmRounds
 	quiet, err := Simulate(ctx, &calm, Options{})

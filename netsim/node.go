@@ -104,7 +104,7 @@ func (n *Node) Start() error {
 		return fmt.Errorf("peer %d: %w", n.Index, err)
 	}
 	if got, want := lf.log.Head().Size, n.acknowledged(); got < want {
-		sw.check.fail(checkLogs, "peer %d starts with %d entries, %d were acknowledged", n.Index, got, want)
+		sw.check.fail(CheckLogs, "peer %d starts with %d entries, %d were acknowledged", n.Index, got, want)
 	}
 	agree := daemon.NewAgreement(sw.Run, n.Key, slot, log)
 	lf.runner, err = elastic.New(elastic.Config{Genesis: &sw.Genesis, Run: sw.Run, Key: n.Key, Trainer: sw.model.trainer(n, lf), Net: lf, KV: kv,

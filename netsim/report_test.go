@@ -93,24 +93,31 @@ func TestReportInBrowser(t *testing.T) {
 func TestScenarioRefusals(t *testing.T) {
 	const head = "name = \"x\"\n[swarm]\npeers = 4\nrounds = 2\n"
 	for text, want := range map[string]string{
-		head + "pears = 3\n":                                                   `x.toml:5: unknown key "swarm.pears"; did you mean "swarm.peers"`,
-		"name = \"x\"\n[swarm]\npeers = 4\n":                                   "must say when it ends",
-		head + "time = \"soon\"\n":                                             "swarm.time",
-		head + "min_peers = 9\n":                                               "9 peers begin the run, 4 are started",
-		head + "preset = \"dilocco\"\n":                                        "swarm.preset",
-		head + "[link]\nup = \"fast\"\n":                                       "not a rate",
-		head + "[link]\nloss = 1.5\n":                                          "loss",
-		head + "[[group]]\nname = \"a\"\ncount = 9\n":                          "groups of 9 machines, there are 4",
-		head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"charm\"\n":         `lie "charm" is not one of`,
-		head + "[[fault]]\nwhat = \"explode\"\nat = \"1s\"\n":                  "fault 1 (explode): what",
-		head + "[[fault]]\nwhat = \"kill\"\n":                                  "at or every must say when",
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"round 0\"\n":                "rounds begin with 1",
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"7\"\n":        "there is no machine 7",
-		head + "[[fault]]\nwhat = \"full\"\nat = \"1s\"\nrestart = \"1s\"\n":   "restart goes with kill",
-		head + "[[fault]]\nwhat = \"kill\"\nevery = \"0s\"\n":                  "no time passes",
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"group:g\"\n":  `there is no group "g"`,
-		"name = \"x\"\n[swarm]\npeers = 20000\nrounds = 2\n":                   "swarm.peers: 20000",
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\ncount=1\nshare=0.5\n": "share 0.5 and count 1",
+		head + "pears = 3\n":                                                                          `x.toml:5: unknown key "swarm.pears"; did you mean "swarm.peers"`,
+		"name = \"x\"\n[swarm]\npeers = 4\n":                                                          "must say when it ends",
+		head + "time = \"soon\"\n":                                                                    `x.toml:5:8: toml: "soon" is not a duration`,
+		head + "min_peers = 9\n":                                                                      "x.toml:5: swarm.min_peers: 9 peers begin the run, 4 are started",
+		head + "preset = \"dilocco\"\n":                                                               "swarm.preset",
+		head + "[link]\nup = \"fast\"\n":                                                              "not a rate",
+		head + "[link]\nloss = 1.5\n":                                                                 "loss",
+		head + "[[group]]\nname = \"a\"\ncount = 9\n":                                                 "groups of 9 machines, there are 4",
+		head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"charm\"\n":                                `lie "charm" is not one of`,
+		head + "[[fault]]\nwhat = \"explode\"\nat = \"1s\"\n":                                         "fault 1 (explode): what",
+		head + "[[fault]]\nwhat = \"kill\"\n":                                                         "at or every must say when",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"round 0\"\n":                                       "rounds begin with 1",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"7\"\n":                               "there is no machine 7",
+		head + "[[fault]]\nwhat = \"full\"\nat = \"1s\"\nrestart = \"1s\"\n":                          "restart goes with kill",
+		head + "[[fault]]\nwhat = \"kill\"\nevery = \"0s\"\n":                                         "no time passes",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"group:g\"\n":                         `there is no group "g"`,
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\n[[fault]]\nat = \"1s\"\nwhat = \"stop\"\n":   "x.toml:10: the tier event has no fault stop",
+		head + "[[fault]]\nwhat = \"stop\"\nat = \"-1s\"\n":                                           "-1s is negative",
+		"tiers = [\"evnt\"]\n" + head:                                                                 `x.toml:1: tiers: "evnt" is not one of event, net, proc`,
+		"tiers = [\"net\"]\n" + head + "[[fault]]\nwhat = \"skew\"\nby = \"1s\"\nat = \"1s\"\n":       "x.toml:7: the tier net has no fault skew",
+		"tiers = [\"proc\"]\n" + head + "[[fault]]\nwhat = \"kill\"\nwho = \"leader\"\nat = \"1s\"\n": "x.toml:8: the tier proc has no way to see who is leader",
+		"tiers = [\"net\"]\n" + head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"copy\"\n":         "x.toml:6: the tier net has no lies",
+		head + "[model.args]\ndim = 8\n":                                                              "x.toml:5: model.args: no tier of the scenario looks at it",
+		"name = \"x\"\n[swarm]\npeers = 20000\nrounds = 2\n":                                          "swarm.peers: 20000",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\ncount=1\nshare=0.5\n":                        "share 0.5 and count 1",
 	} {
 		if _, err := ParseScenario("x.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q gives %v, want %q", text, err, want)
@@ -118,6 +125,28 @@ func TestScenarioRefusals(t *testing.T) {
 	}
 	if _, err := ParseScenario("x.toml", []byte(head), "swarm.peers=6", "swarm.preset=ddp"); err != nil {
 		t.Errorf("--set of keys that exist: %v", err)
+	}
+}
+
+// A scenario runs in the tiers that it names alone.
+func TestScenarioNamesItsTiers(t *testing.T) {
+	text := []byte("name = \"x\"\ntiers = [\"net\", \"proc\"]\n[swarm]\npeers = 4\nrounds = 2\n")
+	s, err := ParseScenario("x.toml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tier, want := range map[string]string{"net": "", "proc": "", "event": "x.toml:2: tiers: the scenario is for net, proc, not for event", "moon": `tier "moon" is not one of`} {
+		err := s.ForTier("x.toml", text, tier)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", tier, err, want)
+		}
+	}
+	text = text[:0]
+	if s, err = ParseScenario("y.toml", append(text, "name = \"y\"\n[swarm]\npeers = 4\nrounds = 2\n"...)); err != nil {
+		t.Fatal(err)
+	}
+	if s.ForTier("y.toml", text, "event") != nil || s.ForTier("y.toml", text, "net") == nil {
+		t.Error("a scenario without tiers is for the event tier alone")
 	}
 }
 

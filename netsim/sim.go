@@ -30,6 +30,7 @@ type Options struct {
 	Trail    *Trail       // default: one that keeps only the digest
 	Logger   *slog.Logger // default: discards
 	Progress func(p Progress)
+	Dir      string // where further files may go; empty: nowhere
 }
 
 // Progress is where a simulation stands.
@@ -146,7 +147,7 @@ func (m *Sim) second(ctx context.Context) error {
 // something.
 func (m *Sim) play(ctx context.Context) error {
 	w := m.Scenario.Swarm
-	limit := mustSpan(w.Time, 0)
+	limit := w.Time.D
 	if limit == 0 {
 		limit = 1000 * time.Hour
 	}
@@ -239,15 +240,15 @@ func (m *Sim) restart(n *Node) {
 		return
 	}
 	if err := n.Start(); err != nil {
-		m.Swarm.check.fail(checkLogs, "%v", err)
+		m.Swarm.check.fail(CheckLogs, "%v", err)
 	}
 }
 
 // result sums up.
 func (m *Sim) result() (*Result, error) {
 	sw, c := m.Swarm, m.Swarm.check
-	r := &Result{Schema: "hived.netsim/v1", Scenario: m.Scenario.Name, Tier: "event", Seed: m.Scenario.Swarm.Seed, Commit: commit(), Digest: sw.trail.Digest(),
-		Peers: m.Scenario.Swarm.Peers, Kills: m.kills, Hung: c.hung, Counted: c.counted, Computed: round6(sw.computed),
+	r := &Result{Schema: "hived.netsim/v1", Scenario: m.Scenario.Name, Tier: TierEvent, Seed: m.Scenario.Swarm.Seed, Commit: Commit(), Digest: sw.trail.Digest(),
+		Peers: m.Scenario.Swarm.Peers, Kills: m.kills, Hung: c.hung, Counted: c.books.Counted, Computed: round6(sw.computed),
 		Virtual: sw.Loop.Since().Seconds(), Steps: sw.Loop.Steps, Violates: c.found, Failure: m.stuck}
 	cids := map[wire.CID]bool{}
 	up := sw.uptime
@@ -272,10 +273,10 @@ func (m *Sim) result() (*Result, error) {
 	}
 	r.CIDs = len(cids)
 	if sw.computed > 0 {
-		r.Useful = round6(float64(c.counted) / sw.computed)
+		r.Useful = round6(float64(c.books.Counted) / sw.computed)
 	}
 	if up > 0 {
-		r.Rate = round6(float64(c.counted) / up.Seconds())
+		r.Rate = round6(float64(c.books.Counted) / up.Seconds())
 	}
 	if newest != nil {
 		loss, err := m.loss(newest)
@@ -291,18 +292,21 @@ func (m *Sim) result() (*Result, error) {
 func round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // judge holds the result against what the scenario expects.
-func (m *Sim) judge(r *Result) {
-	e := m.Scenario.Expect
+func (m *Sim) judge(r *Result) { m.Scenario.Expect.Judge(r, m.finished(), m.Swarm.check.liars) }
+
+// Judge notes in a result without failure what it lacks: finished says that every
+// honest peer ended the run, liars names one that counts.
+func (e ExpectSpec) Judge(r *Result, finished bool, liars string) {
 	switch {
 	case r.Failure != "":
 	case r.Useful < e.Useful:
 		r.Failure = fmt.Sprintf("useful work is %.4f, the scenario expects %.4f", r.Useful, e.Useful)
 	case e.LossMost > 0 && !(r.Loss <= e.LossMost):
 		r.Failure = fmt.Sprintf("the loss is %.4f, the scenario expects at most %.4f", r.Loss, e.LossMost)
-	case e.Finished && !m.finished():
+	case e.Finished && !finished:
 		r.Failure = "not every honest peer ended the run"
-	case e.Liars && m.Swarm.check.liars != "":
-		r.Failure = "a lying peer counts: " + m.Swarm.check.liars
+	case e.Liars && liars != "":
+		r.Failure = "a lying peer counts: " + liars
 	}
 }
 
@@ -339,8 +343,8 @@ func (m *Sim) loss(n *Node) (float64, error) {
 	return m.Swarm.model.loss(v["params"]), nil
 }
 
-// commit names the code that ran, as the Go toolchain stamped it.
-func commit() string {
+// Commit names the code that ran, as the Go toolchain stamped it.
+func Commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -25,6 +25,10 @@ type SweepConfig struct {
 	Seeds []uint64
 	Jobs  int    // simulations at a time
 	Dir   string // where to write; empty: nowhere
+	// Tier is the tier of Play; default event.
+	Tier string
+	// Play runs a scenario in that tier; default Simulate.
+	Play func(context.Context, *Scenario, Options) (*Result, error)
 	// Logger and Progress are as in Options; Progress is called by several at once
 	// when there are several jobs.
 	Logger   *slog.Logger
@@ -35,6 +39,9 @@ type SweepConfig struct {
 // where an earlier one was interrupted: seeds whose result is there and of the
 // same scenario and code are not run again.
 func Sweep(ctx context.Context, c SweepConfig) ([]*Result, error) {
+	if c.Play == nil {
+		c.Tier, c.Play = TierEvent, Simulate
+	}
 	out := make([]*Result, len(c.Seeds))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, c.Jobs))
@@ -65,22 +72,22 @@ func (c SweepConfig) one(ctx context.Context, seed uint64) (*Result, error) {
 		o.Progress = func(p Progress) { c.Progress(seed, p) }
 	}
 	if c.Dir == "" {
-		return Simulate(ctx, s, o)
+		return c.Play(ctx, s, o)
 	}
 	dir := c.Dir
 	if len(c.Seeds) > 1 {
 		dir = filepath.Join(c.Dir, "seed-"+strconv.FormatUint(seed, 10))
 	}
-	if r := resultIn(dir, s); r != nil {
+	if r := resultIn(dir, s); r != nil && r.Tier == c.Tier {
 		return r, nil
 	}
-	return simulateInto(ctx, dir, s, o)
+	return playInto(ctx, dir, s, o, c.Play)
 }
 
 // resultIn returns the result of an earlier run of the same scenario and code.
 func resultIn(dir string, s *Scenario) *Result {
 	r, err := ReadResult(dir)
-	if err != nil || r.Commit != commit() || strings.HasSuffix(r.Commit, "-dirty") || r.Commit == "unknown" {
+	if err != nil || r.Commit != Commit() || strings.HasSuffix(r.Commit, "-dirty") || r.Commit == "unknown" {
 		return nil
 	}
 	was, err := os.ReadFile(filepath.Join(dir, ScenarioFile))
@@ -93,6 +100,11 @@ func resultIn(dir string, s *Scenario) *Result {
 
 // simulateInto simulates into a directory.
 func simulateInto(ctx context.Context, dir string, s *Scenario, o Options) (*Result, error) {
+	return playInto(ctx, dir, s, o, Simulate)
+}
+
+// playInto runs a scenario into a directory.
+func playInto(ctx context.Context, dir string, s *Scenario, o Options, play func(context.Context, *Scenario, Options) (*Result, error)) (*Result, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -112,8 +124,8 @@ func simulateInto(ctx context.Context, dir string, s *Scenario, o Options) (*Res
 	if err != nil {
 		return nil, err
 	}
-	o.Trail = NewTrail(f)
-	r, err := Simulate(ctx, s, o)
+	o.Trail, o.Dir = NewTrail(f), dir
+	r, err := play(ctx, s, o)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}

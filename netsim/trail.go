@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 )
 
 // Event is one line of a trail: what an observer of the whole swarm would note.
@@ -50,6 +51,11 @@ func NewTrail(w io.Writer) *Trail {
 
 func (t *Trail) add(e Event) {
 	e.Ms = t.loop.Since().Milliseconds()
+	t.Add(e)
+}
+
+// Add appends an event that knows its time.
+func (t *Trail) Add(e Event) {
 	b, err := json.Marshal(e)
 	if err != nil {
 		panic(fmt.Sprintf("netsim: encode a trail event: %v", err)) // no value of Event can fail
@@ -64,6 +70,9 @@ func (t *Trail) add(e Event) {
 		_, t.err = t.w.Write(b)
 	}
 }
+
+// Newest returns the newest events, oldest first.
+func (t *Trail) Newest() []Event { return slices.Clone(t.last) }
 
 // Digest returns the SHA-256 of all lines so far.
 func (t *Trail) Digest() string { return hex.EncodeToString(t.sum.Sum(nil)) }

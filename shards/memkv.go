@@ -141,6 +141,9 @@ func (m *MemKV) Scan(prefix []byte, f func(key, value []byte) error) error {
 	return nil
 }
 
+// Reclaim is BadgerKV's; there is nothing to give back.
+func (m *MemKV) Reclaim() error { return nil }
+
 // Close ends the store; Crash still works.
 func (m *MemKV) Close() error {
 	m.mu.Lock()

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,6 +31,9 @@ type Config struct {
 	Compute ops.DType
 	// MaxBytes bounds the memory of a plan; 0 is no bound.
 	MaxBytes int64
+	// Stepped, if set, is called after each local step and each Gradient, by the
+	// goroutine that the trainer belongs to. A trainer goes on when it returns.
+	Stepped func(context.Context)
 }
 
 // Inner is the optimizer of local steps.

@@ -272,6 +272,9 @@ func (t *Trainer) Train(ctx context.Context, job Job) (Update, error) {
 		u.Steps++
 		u.Used += uint64(n)
 		total += loss
+		if t.cfg.Stepped != nil {
+			t.cfg.Stepped(ctx)
+		}
 	}
 	if u.Used > 0 {
 		u.Loss = float32(total / float64(u.Used*uint64(terms)))
@@ -376,6 +379,9 @@ func (t *Trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32
 	w := float64(terms)
 	for i, g := range dst {
 		dst[i] = float32(float64(g) / w)
+	}
+	if t.cfg.Stepped != nil {
+		t.cfg.Stepped(ctx)
 	}
 	return float32(total / w), nil
 }

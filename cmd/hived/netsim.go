@@ -17,6 +17,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/netsim"
+	"github.com/apiary-net/hived/netsim/proc"
 )
 
 func (a *app) netsimCmd() *cobra.Command {
@@ -72,7 +73,7 @@ func (a *app) netsimShow() *cobra.Command {
 type netsimFlags struct {
 	peers, runs, jobs int
 	rounds, seed      uint64
-	seeds, out        string
+	seeds, out, tier  string
 	set               []string
 }
 
@@ -83,7 +84,10 @@ func (a *app) netsimRun() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := fits(c, s, min(cfg.Jobs, len(cfg.Seeds))); err != nil {
+		if f.tier == netsim.TierNet {
+			return printNetCommand(c, args[0], cfg, s)
+		}
+		if err := fits(c, s, f.tier, min(cfg.Jobs, len(cfg.Seeds))); err != nil {
 			return err
 		}
 		showProgress(c, &cfg)
@@ -94,6 +98,7 @@ func (a *app) netsimRun() *cobra.Command {
 		return a.printResults(c, rs, cfg)
 	}}
 	p := cmd.Flags()
+	p.StringVar(&f.tier, "tier", netsim.TierEvent, "event: one process, virtual time; proc: real processes; net: print the command that runs whole daemons in virtual time")
 	p.IntVar(&f.peers, "peers", 0, "peers (default: the scenario's)")
 	p.Uint64Var(&f.rounds, "rounds", 0, "rounds (default: the scenario's)")
 	p.Uint64Var(&f.seed, "seed", 0, "seed (default: the scenario's)")
@@ -132,8 +137,18 @@ func (f *netsimFlags) sweep(c *cobra.Command, arg string) (cfg netsim.SweepConfi
 		}
 		return cfg, nil, err
 	}
-	if f.jobs < 1 || f.runs < 0 {
-		return cfg, nil, daemon.Fail(daemon.ExitUsage, nil, "--jobs %d and --runs %d", f.jobs, f.runs)
+	if err := s.ForTier(cfg.File, cfg.Text, f.tier); err != nil {
+		return cfg, nil, err
+	}
+	if f.jobs < 1 || f.runs < 0 || f.jobs > 1 && f.tier == netsim.TierProc {
+		return cfg, nil, daemon.Fail(daemon.ExitUsage, nil, "--jobs %d and --runs %d in the tier %s", f.jobs, f.runs, f.tier)
+	}
+	if f.tier == netsim.TierProc {
+		exe, err := os.Executable()
+		if err != nil {
+			return cfg, nil, err
+		}
+		cfg.Tier, cfg.Play = f.tier, proc.Play(exe)
 	}
 	first := s.Swarm.Seed
 	if c.Flags().Changed("seed") {
@@ -154,16 +169,39 @@ func (f *netsimFlags) sweep(c *cobra.Command, arg string) (cfg netsim.SweepConfi
 	return cfg, s, nil
 }
 
+// processBytes is about what a daemon with a small model takes.
+const processBytes = 96 << 20
+
+// printNetCommand says how a scenario runs in the net tier: synctest belongs to
+// tests.
+func printNetCommand(c *cobra.Command, arg string, cfg netsim.SweepConfig, s *netsim.Scenario) error {
+	if len(cfg.Set) > 0 || len(cfg.Seeds) > 1 || cfg.Seeds[0] != s.Swarm.Seed || cfg.Dir != "" {
+		return daemon.Fail(daemon.ExitUsage, nil, "the tier net takes a scenario as its file says it: no --set, --peers, --rounds, seeds or -o")
+	}
+	if strings.ContainsAny(arg, "./\\") {
+		abs, err := filepath.Abs(arg)
+		if err != nil {
+			return err
+		}
+		arg = abs
+	}
+	fmt.Fprintf(c.OutOrStdout(), "go test ./netsim/nettier -run TestScenario -v -timeout 1h -scenario %s\n", arg)
+	return nil
+}
+
 // fits says how much memory the runs will take, and refuses what this machine
 // does not have.
-func fits(c *cobra.Command, s *netsim.Scenario, jobs int) error {
-	need := netsim.Estimate(s) * int64(jobs)
+func fits(c *cobra.Command, s *netsim.Scenario, tier string, jobs int) error {
+	n := s.Swarm.Peers + s.Swarm.Spare
+	need, what := netsim.Estimate(s)*int64(jobs), "virtual time, the daemon's own code"
+	if tier == netsim.TierProc {
+		need, what = int64(n)*processBytes, "real processes, real time"
+	}
 	free, err := freeMemory()
 	if err != nil {
 		return nil // it cannot be known here
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "estimate: %d peers, about %d MB of memory (%d MB free); virtual time, the daemon's own code\n",
-		s.Swarm.Peers+s.Swarm.Spare, need>>20, free>>20)
+	fmt.Fprintf(c.ErrOrStderr(), "estimate: %d peers, about %d MB of memory (%d MB free); %s\n", n, need>>20, free>>20, what)
 	if need > free {
 		return daemon.Fail(daemon.ExitResource, nil, "about %d MB of memory are needed, %d MB are free: take fewer peers, a smaller model.params or fewer --jobs", need>>20, free>>20)
 	}
@@ -250,11 +288,17 @@ func netsimFailure(r *netsim.Result) error {
 }
 
 func printResult(w io.Writer, r *netsim.Result) {
-	fmt.Fprintf(w, "%s, seed %d: %d peers, %d rounds, %d kills in %s of virtual time (%.1f s of real time, %d events)\n",
-		r.Scenario, r.Seed, r.Peers, r.Rounds, r.Kills, time.Duration(r.Virtual*1e9).Round(time.Second), r.Seconds, r.Steps)
+	took := time.Duration(r.Virtual * 1e9).Round(time.Second)
+	if r.Tier == netsim.TierEvent {
+		fmt.Fprintf(w, "%s, seed %d: %d peers, %d rounds, %d kills in %s of virtual time (%.1f s of real time, %d events)\n", r.Scenario, r.Seed, r.Peers, r.Rounds, r.Kills, took, r.Seconds, r.Steps)
+	} else {
+		fmt.Fprintf(w, "%s, seed %d: %d processes, %d rounds, %d kills in %s\n", r.Scenario, r.Seed, r.Peers, r.Rounds, r.Kills, took)
+	}
 	fmt.Fprintf(w, "  useful work  %.4f of the steps done     hung rounds %d     CIDs at the end %d\n", r.Useful, r.Hung, r.CIDs)
 	fmt.Fprintf(w, "  final loss   %.5g     bytes: %.1f MB control, %.1f MB payload\n", r.Loss, float64(r.Control)/1e6, float64(r.Payload)/1e6)
-	fmt.Fprintf(w, "  digest       %s\n", r.Digest)
+	if r.Digest != "" {
+		fmt.Fprintf(w, "  digest       %s\n", r.Digest)
+	}
 }
 
 func (a *app) netsimReport() *cobra.Command {

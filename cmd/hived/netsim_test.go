@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -31,6 +32,26 @@ func TestNetsimRefusals(t *testing.T) {
 	for _, args := range [][]string{{"--seeds", "5"}, {"--jobs", "0"}, {"--sed", "3"}} {
 		if got := daemon.ExitCode(run(append([]string{"netsim", "run", "baseline"}, args...))); got != daemon.ExitUsage {
 			t.Errorf("netsim run baseline %v exits with %d", args, got)
+		}
+	}
+}
+
+// A scenario runs in the tiers that it names, and the tier net is a go test.
+func TestNetsimTiers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "net.toml")
+	if err := os.WriteFile(file, []byte("name = \"x\"\ntiers = [\"net\"]\n[swarm]\npeers = 4\nrounds = 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		want daemon.ExitCode
+	}{
+		{"--tier net", daemon.ExitOK}, {"--tier net --peers 5", daemon.ExitUsage}, {"--tier net --seeds 1..2", daemon.ExitUsage},
+		{"--tier proc", daemon.ExitConfig}, {"--tier event", daemon.ExitConfig}, {"", daemon.ExitConfig}, {"--tier moon", daemon.ExitUsage},
+		{"--tier proc --set tiers=[\"proc\"] --jobs 2", daemon.ExitUsage},
+	} {
+		if got := daemon.ExitCode(run(append([]string{"netsim", "run", file}, strings.Fields(c.args)...))); got != c.want {
+			t.Errorf("netsim run FILE %s exits with %d, want %d", c.args, got, c.want)
 		}
 	}
 }

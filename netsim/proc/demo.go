@@ -167,7 +167,7 @@ func (d *demo) startPeers(ctx context.Context) error {
 		}
 		d.peers = append(d.peers, p)
 	}
-	if err := d.peers[0].start(ctx, d.cfg.Exe, ""); err != nil {
+	if err := d.peers[0].start(ctx, d.cfg.Exe); err != nil {
 		return err
 	}
 	errs := make(chan error, d.cfg.Peers)

@@ -44,11 +44,11 @@ func startKillable(t *testing.T, n int, rounds uint64) ([]*Peer, string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		boot := ""
+		var boot []string
 		if i > 0 {
-			boot = ps[0].Addr
+			boot = []string{ps[0].Addr}
 		}
-		if err := p.start(t.Context(), hived, boot); err != nil {
+		if err := p.start(t.Context(), hived, boot...); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.Kill)
@@ -134,7 +134,7 @@ func TestKillAloneAgainAndAgain(t *testing.T) {
 		p.Kill()
 		t.Logf("kill %d at %v, round %d", i, time.Since(start).Round(time.Millisecond), last.run.Round)
 		began := time.Now()
-		if err := p.start(t.Context(), hived, ""); err != nil {
+		if err := p.start(t.Context(), hived); err != nil {
 			t.Fatalf("start after kill %d: %v", i, err)
 		}
 		if took := time.Since(began); took > 10*time.Second {

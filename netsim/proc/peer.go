@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,8 @@ type Peer struct {
 	Client *daemon.Client
 	Addr   string // that others join by; known once it is ready
 
+	env   []string // for the daemon, beside what all have
+	space *space   // network namespace; nil: the machine's own network
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process has ended
 	err   error         // of the process; valid when ended is closed
@@ -40,24 +43,25 @@ func newPeer(dir string, key wire.Key) (*Peer, error) {
 }
 
 // start runs `hived daemon` and waits until it is ready.
-func (p *Peer) start(ctx context.Context, exe, bootstrap string) error {
+func (p *Peer) start(ctx context.Context, exe string, bootstrap ...string) error {
 	args := []string{"daemon", "--data-dir", p.Dir, "--config", os.DevNull, "--threads", "1", "--log-format", "text"}
-	listen := "/ip4/127.0.0.1/tcp/0"
+	listen := "/ip4/" + p.host() + "/tcp/0"
 	if p.Addr != "" { // a restart keeps the address, so that others find it
 		listen, _, _ = strings.Cut(p.Addr, "/p2p/")
 	}
 	args = append(args, "--listen", listen)
-	if bootstrap != "" {
-		args = append(args, "--bootstrap", bootstrap)
+	for _, b := range bootstrap {
+		args = append(args, "--bootstrap", b)
 	}
 	log, err := os.OpenFile(filepath.Join(p.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the process has its own handle
-	p.cmd = exec.Command(exe, args...)
+	p.cmd = p.space.command(exe, args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Env = append(os.Environ(), "HIVED_NETWORK__MDNS=false", "HIVED_NETWORK__NAT=false", "HIVED_STORE__FREE_FLOOR=0")
+	p.cmd.Env = append(p.cmd.Env, p.env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", exe, err)
@@ -88,14 +92,22 @@ func (p *Peer) ready(ctx context.Context) error {
 		return err
 	}
 	for _, a := range s.Addrs {
-		if strings.Contains(a, "/ip4/127.0.0.1/tcp/") {
+		if strings.Contains(a, "/ip4/"+p.host()+"/tcp/") {
 			p.Addr = a
 		}
 	}
 	if p.Addr == "" {
-		return fmt.Errorf("peer %s listens nowhere on loopback: %v", p.ID.Short(), s.Addrs)
+		return fmt.Errorf("peer %s listens nowhere on %s: %v", p.ID.Short(), p.host(), s.Addrs)
 	}
 	return nil
+}
+
+// host is the address that the daemon listens on.
+func (p *Peer) host() string {
+	if p.space != nil {
+		return p.space.addr
+	}
+	return "127.0.0.1"
 }
 
 // logTail returns the last lines of the peer's log.
@@ -118,6 +130,22 @@ func (p *Peer) Running() bool {
 	default:
 		return true
 	}
+}
+
+// Pause stops the process in its tracks, or lets it go on. A process that has
+// ended stays so.
+func (p *Peer) Pause(stop bool) error {
+	if !p.Running() {
+		return nil
+	}
+	s := syscall.SIGCONT
+	if stop {
+		s = syscall.SIGSTOP
+	}
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("pause peer %s: %w", p.ID.Short(), err)
+	}
+	return nil
 }
 
 // Kill ends the process with SIGKILL and waits for its end.
