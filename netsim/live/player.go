@@ -191,7 +191,7 @@ func (m *machine) join(ctx context.Context, run string) error {
 // spec is the run of the scenario.
 func (p *player) spec() daemon.RunSpec {
 	w := p.s.Swarm
-	spec := daemon.RunSpec{Name: "netsim", Task: "mnist", Model: "mlp", Preset: w.Preset, Rounds: w.Rounds, Steps: w.Steps, Batch: p.s.Model.Batch, MinPeers: w.MinPeers,
+	spec := daemon.RunSpec{Name: "netsim", Task: "mnist", Model: "mlp", Preset: w.Preset, Rounds: w.Rounds, Steps: w.Steps, Group: w.Group, Batch: p.s.Model.Batch, MinPeers: w.MinPeers,
 		Seed: w.Seed, Codec: w.Codec, Topology: w.Topology, Aggregator: w.Aggregator, Args: map[string]int64{"layers": 1, "hidden": 2},
 		Deadline: uint32(w.DeadlineMax.Or(20 * time.Second).Milliseconds()), Soonest: uint32(w.DeadlineMin.Or(200 * time.Millisecond).Milliseconds())}
 	if spec.Preset == "" {
