@@ -175,9 +175,13 @@ func (m *Machine) resolved(p wire.PeerID) bool {
 }
 
 // awaited reports whether this peer still waits for p: not once p has been
-// disconnected for a while.
+// disconnected for a while, and not for long after it was away in this round: it
+// may have lost its work, and begin it anew.
 func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
 	if _, leaves := m.leaves[p]; leaves && !m.HoldsHeaderOf(p) {
+		return false
+	}
+	if m.round.away[p] && !m.HoldsHeaderOf(p) && !now.Before(m.learnt.Add(m.round.plan.Typical)) {
 		return false
 	}
 	return !m.resolved(p) && !m.isGone(p, now)
@@ -363,6 +367,9 @@ func (m *Machine) wake(now time.Time) []Command {
 		add(m.round.quorumAt.Add(m.proposalTimeout() / 4))
 	}
 	m.groupsWake(now, add)
+	if m.round.plan != nil && len(m.round.away) > 0 {
+		add(m.learnt.Add(m.round.plan.Typical))
+	}
 	if m.applied < m.Head().Round && !m.applying && !m.mayApply(now) {
 		add(m.helpAt())
 	}

@@ -98,6 +98,7 @@ type round struct {
 	group       *membership              // of this peer, in a round of several groups; else nil
 	results     map[wire.Digest]*result  // of groups, by outcome
 	ahead       uint64                   // newest round that others were asked about
+	away        map[wire.PeerID]bool     // who was disconnected for a while
 	trained     bool                     // Train was asked for
 	ready       bool                     // READY was said
 	left        bool
@@ -112,7 +113,7 @@ type round struct {
 }
 
 func newRound() round {
-	return round{headers: map[wire.Digest]*known{}, of: map[wire.PeerID][]*known{}, haves: newBook(), results: map[wire.Digest]*result{},
+	return round{headers: map[wire.Digest]*known{}, of: map[wire.PeerID][]*known{}, away: map[wire.PeerID]bool{}, haves: newBook(), results: map[wire.Digest]*result{},
 		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
 }
 
@@ -284,7 +285,9 @@ func (m *Machine) open() {
 	for p := range m.gone {
 		if !m.waitedFor(p) {
 			delete(m.gone, p)
+			continue
 		}
+		m.round.away[p] = true
 	}
 	for k := range m.ahead {
 		if k.kind != wire.KindProposal && k.round < m.Head().Round+1 || k.kind == wire.KindProposal && k.round < m.next {
@@ -324,6 +327,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 			delete(m.gone, ev.Peer)
 		} else if _, ok := m.gone[ev.Peer]; !ok && m.waitedFor(ev.Peer) {
 			m.gone[ev.Peer] = now
+			m.round.away[ev.Peer] = true
 		}
 	}
 	if m.turned { // the agreement must hear of the decision before anything else

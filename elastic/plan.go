@@ -38,6 +38,9 @@ type Plan struct {
 	Round    uint64
 	Shares   []Share // active peers, ascending
 	Deadline time.Duration
+	// Typical is when a peer that began with the round should be done: for one that
+	// was away meanwhile nobody waits longer.
+	Typical  time.Duration
 	LRScale  float32     // of the inner rate
 	Cursor   uint64      // first position that is not dealt after this plan
 	Returned []wire.Span // returned positions that this plan did not deal again
@@ -113,7 +116,8 @@ func (p *Plans) After(h History) *Plan {
 // of genesis and the last planWindow records: every peer computes the same.
 func MakePlan(g *wire.Genesis, h History) *Plan {
 	head := h.Head()
-	p := &Plan{Round: head.Round + 1, Deadline: deadline(g, h), LRScale: lrScale(g, head.Round+1)}
+	p := &Plan{Round: head.Round + 1, LRScale: lrScale(g, head.Round+1)}
+	p.Deadline, p.Typical = deadlines(g, h)
 	dealer := dealer{cursor: head.Cursor, returned: slices.Clone(head.Returned)}
 	median := medianSpeed(head)
 	for _, s := range head.Roster {
@@ -160,11 +164,12 @@ func lowerMedian[T cmp.Ordered](xs []T) T {
 	return xs[(len(xs)-1)/2]
 }
 
-// deadline is the median of the recorded arrivals plus the larger of Mads median
-// absolute deviations and twice the median, clamped to the genesis' bounds. Work
-// that misses it is lost, while a peer that crashed is noticed by its connection
-// long before: so the slack is generous.
-func deadline(g *wire.Genesis, h History) time.Duration {
+// deadlines are the median of the recorded arrivals plus a slack, clamped to the
+// genesis' bounds: the larger of Mads median absolute deviations and a multiple of
+// the median. Work that misses the last one is lost, while a peer that crashed is
+// noticed by its connection long before: so its slack is generous, twice the
+// median. The typical time's is a quarter.
+func deadlines(g *wire.Genesis, h History) (last, typical time.Duration) {
 	var arrivals []int64
 	for _, r := range h[max(0, len(h)-planWindow):] {
 		for _, v := range r.Cut {
@@ -173,17 +178,19 @@ func deadline(g *wire.Genesis, h History) time.Duration {
 			}
 		}
 	}
-	ms := int64(g.Deadline.MaxMs)
-	if len(arrivals) > 0 {
-		mid := lowerMedian(arrivals)
-		dev := make([]int64, len(arrivals))
-		for i, a := range arrivals {
-			dev[i] = max(a-mid, mid-a)
-		}
-		ms = mid + max(int64(g.Deadline.Mads)*lowerMedian(dev), 2*mid)
+	clamp := func(ms int64) time.Duration {
+		return time.Duration(min(max(ms, int64(g.Deadline.MinMs)), int64(g.Deadline.MaxMs))) * time.Millisecond
 	}
-	ms = min(max(ms, int64(g.Deadline.MinMs)), int64(g.Deadline.MaxMs))
-	return time.Duration(ms) * time.Millisecond
+	if len(arrivals) == 0 {
+		return clamp(int64(g.Deadline.MaxMs)), clamp(int64(g.Deadline.MaxMs))
+	}
+	mid := lowerMedian(arrivals)
+	dev := make([]int64, len(arrivals))
+	for i, a := range arrivals {
+		dev[i] = max(a-mid, mid-a)
+	}
+	slack := int64(g.Deadline.Mads) * lowerMedian(dev)
+	return clamp(mid + max(slack, 2*mid)), clamp(mid + max(slack, mid/4))
 }
 
 // lrScale falls linearly from 1 in round 1 to Decay in the last round.

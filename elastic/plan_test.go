@@ -94,23 +94,26 @@ func arrivals(ms ...uint32) *wire.Record {
 
 func TestDeadlineFollowsTheArrivals(t *testing.T) {
 	g := genesis()
-	if d := deadline(g, History{arrivals()}); d != time.Minute {
+	if d, _ := deadlines(g, History{arrivals()}); d != time.Minute {
 		t.Fatalf("the first deadline is %v, want the most", d)
 	}
 	slow := arrivals(3000, 3000, 3000, 3000)
 	h := History{slow, slow, slow, slow}
-	if d := deadline(g, h); d != 9*time.Second {
+	if d, _ := deadlines(g, h); d != 9*time.Second {
 		t.Fatalf("deadline %v, want three times the arrivals", d)
 	}
 	// The fast ones get three times faster: the deadline follows in five rounds.
 	for range 5 {
 		h = h.With(arrivals(1000, 1000, 1000, 1000))
 	}
-	if d := deadline(g, h); d != 3*time.Second {
+	if d, _ := deadlines(g, h); d != 3*time.Second {
 		t.Fatalf("deadline %v after five faster rounds", d)
 	}
+	if _, typical := deadlines(g, h); typical != 1250*time.Millisecond {
+		t.Fatalf("typically done after %v, want a quarter more than the arrivals", typical)
+	}
 	// One straggler among seven does not set the pace.
-	if d := deadline(g, History{arrivals(1000, 1000, 1000, 1000, 1000, 1000, 1000, 50_000)}); d != 3*time.Second {
+	if d, _ := deadlines(g, History{arrivals(1000, 1000, 1000, 1000, 1000, 1000, 1000, 50_000)}); d != 3*time.Second {
 		t.Fatalf("deadline %v with a straggler", d)
 	}
 }
