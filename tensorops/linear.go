@@ -89,13 +89,3 @@ func (l *linear) backward(k kernels, c *call) {
 		gemm(l.n, l.c, l.o, mat{dy, l.o, 1}, mat{c.in[1], 1, l.c}, c.din[0], l.c, false, e)
 	}
 }
-
-// reluMask writes dx = dy where y > 0 and 0 elsewhere; dx may be dy.
-func (reference) reluMask(dy, y, dx []float32) {
-	for i, d := range dy {
-		if !(y[i] > 0) {
-			d = 0
-		}
-		dx[i] = d
-	}
-}

@@ -57,23 +57,6 @@ func sigmoid32(x float32) float32 { return float32(1 / (1 + expPlain(-x))) }
 // tanh32 is 2*sigmoid(2x) - 1.
 func tanh32(x float32) float32 { return 2*sigmoid32(2*x) - 1 }
 
-// Relu returns max(x, 0).
-func (g *Graph) Relu(x V) V {
-	return g.unary(x, &unary{what: "relu", out: 1,
-		f: func(x float32) float32 {
-			if x > 0 {
-				return x
-			}
-			return 0
-		},
-		slope: func(_, y float32) float32 {
-			if y > 0 {
-				return 1
-			}
-			return 0
-		}})
-}
-
 // Sigmoid returns 1/(1+exp(-x)).
 func (g *Graph) Sigmoid(x V) V {
 	return g.unary(x, &unary{what: "sigmoid", out: 1, f: sigmoid32, slope: func(_, y float32) float32 { return float32(y * (1 - y)) }})

@@ -84,5 +84,12 @@ func gptConfig() Config {
 	return c
 }
 
+func resnetConfig() Config {
+	c := convConfig()
+	c.Model = "resnet"
+	return c
+}
+
 func BenchmarkConvnetStep(b *testing.B) { benchStep(b, convConfig(), 64) }
+func BenchmarkResnetStep(b *testing.B)  { benchStep(b, resnetConfig(), 64) }
 func BenchmarkGPTStep(b *testing.B)     { benchStep(b, gptConfig(), 8) }

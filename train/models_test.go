@@ -315,6 +315,7 @@ func TestModelBits(t *testing.T) {
 	}{
 		{"resnet", map[string]int64{"filters": 4, "squeeze": 2, "dropout": 100}, image},
 		{"resnet", map[string]int64{"filters": 4, "norm": 2}, image},
+		{"resnet", map[string]int64{"filters": 4}, image},
 		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "dropout": 100}, Form{Kind: "text", Dims: []int{9}, Classes: 7, Terms: 9}},
 		{"seq", map[string]int64{"hidden": 5, "layers": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
 		{"seq", map[string]int64{"hidden": 5, "layers": 1, "cell": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},

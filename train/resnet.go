@@ -69,13 +69,25 @@ func (r residual) conv(x ops.V, name string, o, k, stride, groups int) ops.V {
 	return r.g.Conv(x, w, ops.V{}, stride, k/2, ops.None) // a norm follows, which shifts
 }
 
+// norm is act(norm(x)).
 func (r residual) norm(x ops.V, name string, act ops.Act) ops.V {
-	c := x.Shape[3]
-	gain, shift := r.g.Param(name+".weight", ops.Init{Scale: 1}, false, c), r.g.Param(name+".bias", ops.Init{}, false, c)
-	if r.a["norm"] == 2 {
-		return r.g.GroupNorm(x, gain, shift, r.a.of("groups"), 1e-5, act)
+	if r.a["norm"] == 1 {
+		return r.batchNorm(x, ops.V{}, name, act)
 	}
-	return r.g.BatchNorm(x, ops.V{}, ops.BatchNorm{Gain: gain, Shift: shift, Mean: r.g.Buffer(name+".running_mean", ops.Init{}, c),
+	gain, shift := r.scales(x, name)
+	return r.g.GroupNorm(x, gain, shift, r.a.of("groups"), 1e-5, act)
+}
+
+func (r residual) scales(x ops.V, name string) (gain, shift ops.V) {
+	c := x.Shape[3]
+	return r.g.Param(name+".weight", ops.Init{Scale: 1}, false, c), r.g.Param(name+".bias", ops.Init{}, false, c)
+}
+
+// batchNorm is act(norm(x) + res), without res where that is the zero V.
+func (r residual) batchNorm(x, res ops.V, name string, act ops.Act) ops.V {
+	c := x.Shape[3]
+	gain, shift := r.scales(x, name)
+	return r.g.BatchNorm(x, res, ops.BatchNorm{Gain: gain, Shift: shift, Mean: r.g.Buffer(name+".running_mean", ops.Init{}, c),
 		Var: r.g.Buffer(name+".running_var", ops.Init{Scale: 1}, c), Eps: 1e-5, Momentum: 0.1}, act)
 }
 
@@ -83,13 +95,18 @@ func (r residual) norm(x ops.V, name string, act ops.Act) ops.V {
 // changes.
 func (r residual) block(x ops.V, name string, o, stride int) ops.V {
 	h := r.norm(r.conv(x, name+".conv1", o, 3, stride, 1), name+".norm1", ops.Relu)
-	h = r.norm(r.conv(h, name+".conv2", o, 3, 1, r.a.of("cardinality")), name+".norm2", ops.None)
-	if q := r.a.of("squeeze"); q > 0 {
-		s := dense(r.g, r.g.Mean(h), name+".se1", max(1, o/q), ops.Relu)
-		h = r.g.Scale(h, r.g.Sigmoid(dense(r.g, s, name+".se2", o, ops.None)))
-	}
+	h = r.conv(h, name+".conv2", o, 3, 1, r.a.of("cardinality"))
 	if x.Shape != h.Shape {
 		x = r.norm(r.conv(x, name+".proj", o, 1, stride, 1), name+".projnorm", ops.None)
+	}
+	q := r.a.of("squeeze")
+	if q == 0 && r.a["norm"] == 1 { // one pass instead of three
+		return r.batchNorm(h, x, name+".norm2", ops.Relu)
+	}
+	h = r.norm(h, name+".norm2", ops.None)
+	if q > 0 {
+		s := dense(r.g, r.g.Mean(h), name+".se1", max(1, o/q), ops.Relu)
+		h = r.g.Scale(h, r.g.Sigmoid(dense(r.g, s, name+".se2", o, ops.None)))
 	}
 	return r.g.Relu(r.g.Add(h, x))
 }
