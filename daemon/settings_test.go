@@ -135,6 +135,7 @@ func TestBadValues(t *testing.T) {
 		"access.allow":      func(c *Config) { c.Access.Allow = []string{"12D3x"} },
 		"access.deny":       func(c *Config) { c.Access.Deny = []string{"-"} },
 		"train.threads":     func(c *Config) { c.Train.Threads = -1 },
+		"train.step_ms":     func(c *Config) { c.Train.StepMs = -1 },
 		"api.http":          func(c *Config) { c.API.HTTP = "0.0.0.0:4780" },
 		"log.level":         func(c *Config) { c.Log.Level = "loud" },
 	} {

@@ -125,7 +125,7 @@ type disk struct {
 	bodies *blockStore
 	states *blockStore
 
-	full bool          // blocks are refused; the small key-value store has room
+	full bool          // all writes are refused
 	slow time.Duration // of each write that must be durable
 }
 

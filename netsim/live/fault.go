@@ -71,6 +71,10 @@ func (p *player) decided(ctx context.Context, r uint64) {
 // do befalls those who are picked.
 func (f *fault) do(ctx context.Context) {
 	p := f.p
+	if f.spec.What == "heal" {
+		p.heal()
+		return
+	}
 	all := make([]netsim.Candidate, len(p.machines))
 	for i, m := range p.machines {
 		all[i] = netsim.Candidate{Index: i, Group: m.group, Up: m.up}
@@ -79,11 +83,7 @@ func (f *fault) do(ctx context.Context) {
 	if len(picked) == 0 {
 		return
 	}
-	switch f.spec.What {
-	case "heal":
-		p.heal()
-		return
-	case "partition":
+	if f.spec.What == "partition" {
 		side := map[int]bool{}
 		for _, i := range picked {
 			side[i] = true
