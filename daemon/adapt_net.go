@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -51,6 +52,9 @@ func (n *runNet) Publish(ctx context.Context, b []byte) error {
 // send waits for the pace of its connection, and who hears of a proposal late
 // begins the agreement without it.
 func (n *runNet) Tell(ctx context.Context, to []wire.PeerID, b []byte) error {
+	if len(b) > wire.MaxSaid { // who sends more is at fault; it is pulled
+		return fmt.Errorf("tell %d bytes, limit %d: %w", len(b), wire.MaxSaid, gossip.ErrTooBig)
+	}
 	const atOnce = wire.MaxMembers
 	errs := make([]error, len(to))
 	var g errgroup.Group

@@ -89,7 +89,7 @@ func (d *Daemon) open() error {
 	d.metrics = newMetrics(d)
 	d.node.Handle(protoVote, 16<<10, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Vote(from, b) }) })
 	d.node.Handle(protoSlice, elastic.MaxSlice, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Slice(from, b) }) })
-	d.node.Handle(protoSay, wire.MaxMessage, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.said(from, b) }) })
+	d.node.Handle(protoSay, wire.MaxSaid, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.said(from, b) }) })
 	d.node.Notify(func(p wire.PeerID, up bool) {
 		d.eachRun(func(r *run) { r.connected(p, up) })
 	})

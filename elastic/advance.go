@@ -56,9 +56,13 @@ func (m *Machine) begin(now time.Time) []Command {
 	}
 	var out []Command
 	g := m.cfg.Genesis
-	if !m.round.ready && g.Admission.Admits(m.cfg.Self) {
+	if g.Admission.Admits(m.cfg.Self) && (!m.round.ready || due(m.round.readyAgain, now)) {
 		m.round.ready = true
 		out = append(out, m.sayReady(0, m.start, m.audience(wire.KindReady, now)))
+		if g.MinPeers > g.Group { // only the creator was told, and it may be away
+			m.round.readyAgain = now.Add(readyAgain)
+			out = append(out, Wake{m.round.readyAgain})
+		}
 	}
 	if m.cfg.Self != g.Creator || m.round.proposed || len(m.readys) < int(g.MinPeers) {
 		return append(out, m.replay(now)...) // the start record may have come first
@@ -70,6 +74,9 @@ func (m *Machine) begin(now time.Time) []Command {
 	m.round.proposed = true
 	return append(out, Say{Kind: wire.KindProposal, Round: 0, Body: r, Slot: slot("start", 0)})
 }
+
+// readyAgain is how often a peer of a large swarm says that it is ready to start.
+const readyAgain = 10 * time.Second
 
 // starters returns the READYs of those who start from the version that is here,
 // at most as many as there are seats with the creator among them: one peer with another version
@@ -314,7 +321,8 @@ func (m *Machine) commonMerged() []wire.CID {
 }
 
 // instance starts the engine: with the leader's proposal; without one after a
-// time-out, or when more than a third of the weight has begun already.
+// time-out, which is half as long once more than a third of the weight has begun:
+// those may have what is still on its way to here.
 func (m *Machine) instance(now time.Time) []Command {
 	r, head := &m.round, m.Head()
 	table := m.cfg.Voters.Table(m.next)
@@ -324,10 +332,14 @@ func (m *Machine) instance(now time.Time) []Command {
 	if r.quorumAt.IsZero() && head.Table.Quorum(m.haveWeight()) {
 		r.quorumAt = now
 	}
-	late := !r.quorumAt.IsZero() && !now.Before(r.quorumAt.Add(m.proposalTimeout()))
-	if r.proposal == nil && !late && !table.More(m.cfg.Voters.Held(m.next)) {
+	if r.begunAt.IsZero() && table.More(m.cfg.Voters.Held(m.next)) {
+		r.begunAt = now
+	}
+	late := due(after(r.quorumAt, m.proposalTimeout()), now) || due(after(r.begunAt, m.proposalTimeout()/2), now)
+	if r.proposal == nil && !late {
 		leader := m.cfg.Voters.Leader(head.Seed, r.plan.Round, m.next)
-		if r.quorumAt.IsZero() || r.fetched[m.next] || leader == m.cfg.Self || now.Before(r.quorumAt.Add(m.proposalTimeout()/4)) {
+		lost := due(after(r.quorumAt, m.proposalTimeout()/4), now) || !r.begunAt.IsZero()
+		if !lost || r.fetched[m.next] || leader == m.cfg.Self {
 			return nil
 		}
 		// It was lost, or is too big for a topic.
@@ -336,6 +348,14 @@ func (m *Machine) instance(now time.Time) []Command {
 	}
 	r.running = true
 	return []Command{StartInstance{Instance: m.next, Base: head, Proposal: r.proposal}}
+}
+
+// after returns a moment after another, zero if that has not come.
+func after(t time.Time, d time.Duration) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(d)
 }
 
 // proposalTimeout doubles with each base decision in a row, and is short while
@@ -362,9 +382,10 @@ func (m *Machine) wake(now time.Time) []Command {
 	if m.cfg.Genesis.Preset.Reduced() {
 		add(at.Add(ownerGrace))
 	}
-	if !m.round.quorumAt.IsZero() && !m.round.running {
-		add(m.round.quorumAt.Add(m.proposalTimeout()))
-		add(m.round.quorumAt.Add(m.proposalTimeout() / 4))
+	if !m.round.running && m.round.plan != nil {
+		add(after(m.round.quorumAt, m.proposalTimeout()))
+		add(after(m.round.quorumAt, m.proposalTimeout()/4))
+		add(after(m.round.begunAt, m.proposalTimeout()/2))
 	}
 	m.groupsWake(now, add)
 	if m.round.plan != nil && len(m.round.away) > 0 {

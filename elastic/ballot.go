@@ -85,6 +85,9 @@ func (b *ballot) takeHaves(list []wire.Envelope) ([][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if b.grouped() && !lean(h, len(b.shares)) {
+			return nil, fmt.Errorf("HAVE of %s says more than a group's member has to", e.Sender.Short())
+		}
 		weight += power
 		for _, it := range h.Items {
 			b.count(it, power)
@@ -99,6 +102,17 @@ func (b *ballot) takeHaves(list []wire.Envelope) ([][]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// lean reports whether a member's HAVE is as long as what it says of a group of n:
+// the group's cut embeds it, and padding must not make that too big to be told.
+func lean(h *wire.Have, n int) bool {
+	for _, it := range h.Items {
+		if len(it.Nonce) > 0 || len(it.Parts) > 0 {
+			return false
+		}
+	}
+	return len(h.Items) <= 4*n // two headers each, and two of an earlier life
 }
 
 func (b *ballot) count(it wire.HaveItem, power uint64) {

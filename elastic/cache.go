@@ -38,20 +38,25 @@ func newCache() *cache {
 // put keeps a copy of b as part of a round.
 func (c *cache) put(round uint64, id wire.CID, b []byte) { c.add(id, cached{round: round, b: b}) }
 
-// putMerged keeps a copy of a block of a merged update.
-func (c *cache) putMerged(round uint64, id wire.CID, b []byte) {
-	c.add(id, cached{round: round, b: b, merged: true})
+// putMerged keeps a copy of a block of a merged update, and reports whether there
+// was room.
+func (c *cache) putMerged(round uint64, id wire.CID, b []byte) bool {
+	return c.add(id, cached{round: round, b: b, merged: true})
 }
 
-func (c *cache) add(id wire.CID, it cached) {
+func (c *cache) add(id wire.CID, it cached) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.items[id]; ok || c.size+len(it.b) > maxCache {
-		return
+	if _, ok := c.items[id]; ok {
+		return true
+	}
+	if c.size+len(it.b) > maxCache {
+		return false
 	}
 	it.b = bytes.Clone(it.b)
 	c.items[id] = it
 	c.size += len(it.b)
+	return true
 }
 
 // get returns a block that the caller must not change, or nil.

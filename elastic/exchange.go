@@ -19,8 +19,8 @@ func (r *Runner) Check(b []byte) Verdict {
 }
 
 func (r *Runner) judge(b []byte) (wire.Envelope, Verdict) {
-	e, err := wire.Open(b)
-	if err != nil {
+	e, err := wire.OpenBlock(b)
+	if err != nil || len(b) > wire.MaxSaid || len(b) > wire.MaxMessage && e.Kind != wire.KindProposal && e.Kind != wire.KindGroupCut {
 		return e, Reject
 	}
 	v := CheckForm(r.cfg.Run, &e)

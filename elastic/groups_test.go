@@ -326,6 +326,64 @@ func TestRecordOfGroupsIsRefused(t *testing.T) {
 	}
 }
 
+// A member that pads its HAVE is not heard in a cut, which must stay small enough
+// to be told.
+func TestPaddedHaveIsRefused(t *testing.T) {
+	b, plan := groupBench(9, 3)
+	headers, haves := b.groupInputs(plan, 0)
+	for name, spoil := range map[string]func(*wire.HaveItem){
+		"parts": func(it *wire.HaveItem) { it.Parts = make([]byte, 100) },
+		"nonce": func(it *wire.HaveItem) { it.Nonce = make([]byte, 32) },
+	} {
+		var h wire.Have
+		if err := haves[0].Decode(&h); err != nil {
+			t.Fatal(err)
+		}
+		spoil(&h.Items[0])
+		i := b.index(haves[0].Sender)
+		bad := append([]wire.Envelope{wire.Seal(b.keys[i], wire.KindGroupHave, b.run, plan.Round, &h)}, haves[1:]...)
+		if _, err := ComposeGroup(b.g, b.run, b.h.Head(), plan, 0, slices.Clone(headers), bad); err == nil {
+			t.Errorf("%s: the cut takes it", name)
+		}
+	}
+}
+
+// The largest group's cut can be told, and the largest run's record encoded.
+func TestLargestCutAndRecord(t *testing.T) {
+	item := wire.HaveItem{Header: wire.Sum(nil), State: wire.HaveRefused, Reason: wire.ReasonOversize, Ms: 1 << 30}
+	have := wire.Have{Seq: 1 << 20}
+	for range wire.MaxMembers {
+		have.Items = append(have.Items, item)
+	}
+	k := wire.NewKey()
+	cut := wire.GroupCut{}
+	for range wire.MaxMembers {
+		cut.Headers = append(cut.Headers, make([]byte, wire.MaxHeader))
+		cut.Haves = append(cut.Haves, wire.Seal(k, wire.KindGroupHave, wire.RunID{}, 1<<20, &have).Bytes())
+	}
+	if n := len(wire.Seal(k, wire.KindGroupCut, wire.RunID{}, 1<<20, &cut).Bytes()); n > wire.MaxSaid {
+		t.Errorf("the largest cut has %d bytes, limit %d", n, wire.MaxSaid)
+	}
+	const groups = wire.MaxSeats / 16
+	r := wire.Record{Round: 1 << 20}
+	votes := wire.Have{Items: slices.Repeat([]wire.HaveItem{{Header: wire.Sum(nil), State: wire.HaveWhole, Ms: 1 << 20}}, groups)}
+	for range wire.MaxVoters {
+		r.Haves = append(r.Haves, wire.Seal(k, wire.KindHave, wire.RunID{}, 1<<20, &votes).Bytes())
+	}
+	row := wire.GroupRow{Status: wire.Counted, Header: wire.Sum(nil), Samples: 1 << 16, ArrivalMs: 1 << 16, Speed: 1 << 16}
+	for range groups {
+		r.Groups = append(r.Groups, wire.GroupResult{Outcome: wire.GroupOutcome{Merged: wire.ManifestCID(nil), Rows: slices.Repeat([]wire.GroupRow{row}, 16)},
+			Signers: make([]byte, 2), Sigs: make([]byte, 64*11)})
+	}
+	for range wire.MaxSeats {
+		r.Cut = append(r.Cut, wire.Verdict{Status: wire.Counted, Header: wire.Sum(nil), Samples: 1 << 16, ArrivalMs: 1 << 16})
+		r.Roster = append(r.Roster, wire.Seat{Rank: 1 << 13, Counted: 1 << 10, Active: true, Speed: 1 << 16})
+	}
+	if n := len(wire.Marshal(&r)); n > wire.MaxRecord {
+		t.Errorf("a record of %d members has %d bytes, limit %d", wire.MaxSeats, n, wire.MaxRecord)
+	}
+}
+
 func FuzzGroups(f *testing.F) {
 	b, plan := groupBench(9, 3)
 	headers, haves := b.groupInputs(plan, 0)

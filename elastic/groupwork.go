@@ -48,18 +48,20 @@ func (r *Runner) mergeCut(ctx context.Context, v *GroupView, round uint64, membe
 		return ev, fmt.Errorf("keep the group's cut: %w", err)
 	}
 	if merged != nil {
-		ev.Merged, err = MergedCID(r.model.digest, r.model.g.Preset.Merged, merged, r.keepMerged(round))
+		ev.Merged, err = MergedCID(r.model.digest, r.model.g.Preset.Merged, merged, r.cacheMerged(round))
 	}
 	return ev, err
 }
 
-// keepMerged keeps the blocks of a merged update in memory, for voters and for
-// those who take it from them.
-func (r *Runner) keepMerged(round uint64) func(b []byte) (wire.CID, error) {
+// cacheMerged keeps the blocks of a merged update, for voters and for those who
+// take it from them: in memory, or on disk where that is full.
+func (r *Runner) cacheMerged(round uint64) func(b []byte) (wire.CID, error) {
 	return func(b []byte) (wire.CID, error) {
 		id := wire.RawCID(b)
-		r.cache.putMerged(round, id, b)
-		return id, nil
+		if r.cache.putMerged(round, id, b) {
+			return id, nil
+		}
+		return r.cfg.Bodies.Put(round, b)
 	}
 }
 
@@ -146,7 +148,7 @@ func (w *worker) groupUpdates(ctx context.Context, rec, prev *wire.Record, attes
 	if err != nil || merged == nil {
 		return nil, wire.CID{}, err
 	}
-	id, err := MergedCID(w.r.model.digest, w.r.model.g.Preset.Merged, merged, w.r.keepMerged(rec.Round))
+	id, err := MergedCID(w.r.model.digest, w.r.model.g.Preset.Merged, merged, w.r.cacheMerged(rec.Round))
 	return [][]float32{merged}, id, err
 }
 

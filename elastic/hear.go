@@ -130,12 +130,13 @@ func (m *Machine) hearAttest(e wire.Envelope) []Command {
 }
 
 // behind pulls from a peer that is ahead. Of the many that a large swarm hears of
-// the first is asked; the others' turn comes with the clock.
+// the first few are asked; the others' turn comes with the clock.
 func (m *Machine) behind(e wire.Envelope) []Command {
-	if m.grouped() && e.Round <= m.round.ahead {
+	const few = 2
+	if m.grouped() && m.round.asked >= few {
 		return nil
 	}
-	m.round.ahead = e.Round
+	m.round.asked++
 	return []Command{PullFrom{e.Sender}}
 }
 

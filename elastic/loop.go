@@ -59,6 +59,7 @@ func (r *Runner) loop(ctx context.Context) error {
 	if len(r.mach.History()) == 0 {
 		r.queue = append(r.queue, Applied{Round: 0, Version: r.work.state.ID})
 	}
+	r.connect()
 	r.queue = append(r.queue, Tick{})
 	r.tickAt = r.env.Now().Add(pullInterval)
 	for ctx.Err() == nil {

@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -97,12 +98,14 @@ type round struct {
 	haves       *book                    // of the voters, in reduced rounds of owners too
 	group       *membership              // of this peer, in a round of several groups; else nil
 	results     map[wire.Digest]*result  // of groups, by outcome
-	ahead       uint64                   // newest round that others were asked about
+	asked       int                      // who are ahead
 	away        map[wire.PeerID]bool     // who was disconnected for a while
 	trained     bool                     // Train was asked for
 	ready       bool                     // READY was said
+	readyAgain  time.Time                // when it is said again
 	left        bool
 	quorumAt    time.Time
+	begunAt     time.Time                    // when more than a third of the weight was seen in the running instance
 	proposals   map[wire.Digest]*wire.Record // valid, of the running instance
 	proposal    *wire.Record
 	proposalEnv *wire.Envelope
@@ -406,7 +409,7 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 		m.next, m.bases = c.Instance+1, m.bases+1
 		m.round.proposal, m.round.proposalEnv, m.round.proposed, m.round.running = nil, nil, false, false
 		m.round.proposals = map[wire.Digest]*wire.Record{}
-		m.round.quorumAt = now
+		m.round.quorumAt, m.round.begunAt = now, time.Time{}
 		m.turned = true
 		return []Command{PersistCert{&c}}
 	}
@@ -451,10 +454,7 @@ func (m *Machine) replay(now time.Time) []Command {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b aheadKey) int {
-		if a.kind != b.kind {
-			return int(a.kind) - int(b.kind)
-		}
-		return a.sender.Compare(b.sender)
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.round, b.round), a.sender.Compare(b.sender))
 	})
 	var out []Command
 	for _, k := range keys {

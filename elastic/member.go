@@ -1,7 +1,6 @@
 package elastic
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -25,6 +24,7 @@ type membership struct {
 	haves    *book
 	quorumAt time.Time // when HAVEs of two thirds were here
 	cuts     map[wire.PeerID]wire.Envelope
+	tried    map[wire.PeerID]bool       // who sent a cut, good or not: it costs signatures
 	views    map[wire.Digest]*GroupView // of cuts, by digest: being merged
 	composed bool
 	outcomes map[wire.Digest]*wire.GroupOutcome // that this peer computed
@@ -34,18 +34,10 @@ type membership struct {
 	known    bool // a result is known
 }
 
-// result is a group's result as a voter knows it.
-type result struct {
-	wire.GroupResult
-	env   wire.Envelope
-	item  wire.HaveItem
-	asked bool
-}
-
 const (
 	speakers     = 3 // of a group, that collect what members state
 	cutsOfGroup  = 4 // in a round, that a member looks at
-	resultsOfOne = 4 // of one group in a round, that a voter looks at
+	resultsOfOne = 2 // of one group in a round, that a voter looks at
 )
 
 // joinGroup returns the membership in the open round's groups, or nil.
@@ -57,7 +49,7 @@ func (m *Machine) joinGroup() *membership {
 	}
 	members := plan.Groups[i]
 	return &membership{index: i, members: members, table: equalTable(members), leaders: GroupLeaders(m.Head().Seed, members), haves: newBook(),
-		cuts: map[wire.PeerID]wire.Envelope{}, views: map[wire.Digest]*GroupView{}, outcomes: map[wire.Digest]*wire.GroupOutcome{},
+		cuts: map[wire.PeerID]wire.Envelope{}, tried: map[wire.PeerID]bool{}, views: map[wire.Digest]*GroupView{}, outcomes: map[wire.Digest]*wire.GroupOutcome{},
 		votes: map[wire.Digest]map[wire.PeerID]wire.Envelope{}}
 }
 
@@ -85,10 +77,17 @@ func (m *Machine) Needs() []wire.PeerID {
 	return append(slices.Clone(m.exchanging()), m.voters()...)
 }
 
+// voters returns those whose HAVEs count and those who vote in the next instance:
+// a table acts some instances after its record.
 func (m *Machine) voters() []wire.PeerID {
 	out := make([]wire.PeerID, 0, wire.MaxVoters)
 	for _, p := range m.Head().Table {
 		out = append(out, p.Peer)
+	}
+	for _, p := range m.cfg.Voters.Table(m.next) {
+		if m.Head().Table.Of(p.Peer) == 0 {
+			out = append(out, p.Peer)
+		}
 	}
 	return out
 }
@@ -111,7 +110,9 @@ func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
 		return m.speaking(now)
 	case wire.KindGroup:
 		return append(m.speaking(now), m.voters()...)
-	case wire.KindReady, wire.KindLeave, wire.KindHave, wire.KindProposal:
+	case wire.KindLeave:
+		return append(m.voters(), m.exchanging()...)
+	case wire.KindReady, wire.KindHave, wire.KindProposal:
 		return m.voters()
 	}
 	return nil
@@ -204,9 +205,10 @@ func (m *Machine) composeCut(now time.Time) []Command {
 // hearGroupCut takes a cut of the own group and has it merged.
 func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
 	g := m.round.group
-	if _, again := g.cuts[e.Sender]; again || len(g.cuts) >= cutsOfGroup {
+	if g.tried[e.Sender] || len(g.cuts) >= cutsOfGroup {
 		return nil
 	}
+	g.tried[e.Sender] = true
 	c, err := wire.Read[wire.GroupCut](e)
 	if err != nil || int(c.Group) != g.index {
 		return nil
@@ -276,7 +278,11 @@ func (m *Machine) bundle(now time.Time) []Command {
 	if g.wonAt.IsZero() {
 		g.wonAt = now
 	}
-	if g.bundled || g.known || !due(m.turnAt(g.wonAt, now), now) {
+	at := m.turnAt(g.wonAt, now)
+	if g.known && !at.IsZero() { // who said it may have died before the voters heard it
+		at = at.Add(m.cfg.ProposalTimeout)
+	}
+	if g.bundled || !due(at, now) {
 		return nil
 	}
 	g.bundled = true
@@ -305,7 +311,7 @@ func (m *Machine) hearGroup(e wire.Envelope) []Command {
 	}
 	switch e.Kind {
 	case wire.KindGroupHave:
-		if h, err := wire.Read[wire.Have](e); err == nil && len(h.Items) <= 4*len(g.members) {
+		if h, err := wire.Read[wire.Have](e); err == nil && lean(h, len(g.members)) {
 			g.haves.hear(e, h.Seq)
 		}
 	case wire.KindGroupCut:
@@ -314,134 +320,6 @@ func (m *Machine) hearGroup(e wire.Envelope) []Command {
 		m.hearGroupVote(e)
 	}
 	return nil
-}
-
-// hearResult takes a group's result. Voters keep it; members of the group learn
-// that nothing more is to be done.
-func (m *Machine) hearResult(e wire.Envelope) {
-	g := m.round.group
-	read, err := wire.Read[wire.GroupResult](e)
-	if !m.seated(e.Sender) || err != nil {
-		return
-	}
-	r := result{env: e, GroupResult: *read}
-	own := g != nil && int(r.Outcome.Group) == g.index
-	if !own && m.Head().Table.Of(m.cfg.Self) == 0 {
-		return
-	}
-	d := r.Outcome.Digest()
-	same := 0
-	for _, o := range m.round.results {
-		if o.Outcome.Group == r.Outcome.Group {
-			same++
-		}
-	}
-	if m.round.results[d] != nil || same >= resultsOfOne || CheckGroupResult(m.cfg.Run, m.round.plan, &r.GroupResult) != nil {
-		return
-	}
-	r.item = wire.HaveItem{Header: d, State: wire.HaveSeen}
-	m.round.results[d] = &r
-	m.round.haves.changed = true
-	if own {
-		g.known = true
-	}
-}
-
-// sortedResults returns the known results by group and outcome.
-func (m *Machine) sortedResults() []*result {
-	out := make([]*result, 0, len(m.round.results))
-	for _, r := range m.round.results {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, func(a, b *result) int {
-		return cmp.Or(cmp.Compare(a.Outcome.Group, b.Outcome.Group), a.item.Header.Compare(b.item.Header))
-	})
-	return out
-}
-
-// fetchResults asks for what groups merged.
-func (m *Machine) fetchResults() []Command {
-	if m.Head().Table.Of(m.cfg.Self) == 0 {
-		return nil
-	}
-	var out []Command
-	for _, r := range m.sortedResults() {
-		if r.item.State != wire.HaveSeen || r.asked {
-			continue
-		}
-		r.asked = true
-		if r.Outcome.Merged.IsZero() { // nothing counts: nothing to fetch
-			r.item.State = wire.HaveWhole
-			m.round.haves.changed = true
-			continue
-		}
-		out = append(out, FetchGroup{Round: m.round.plan.Round, Outcome: &r.Outcome, Members: m.round.plan.Groups[r.Outcome.Group]})
-	}
-	return out
-}
-
-// checkedResult books the end of a result's fetch.
-func (m *Machine) checkedResult(now time.Time, r *result, ev BodyChecked) {
-	m.round.haves.changed = true
-	switch {
-	case r.item.State != wire.HaveSeen:
-	case ev.Whole:
-		r.item.State = wire.HaveWhole
-	case ev.Reason != wire.ReasonNone:
-		r.item.State, r.item.Reason = wire.HaveRefused, ev.Reason
-	default:
-		r.asked = false // not to be had yet: ask again
-	}
-	r.item.Ms = uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
-}
-
-// resultHave says which results this voter holds: when nothing is awaited any
-// more, or when the groups' time is over.
-func (m *Machine) resultHave(now time.Time) []Command {
-	if m.Head().Table.Of(m.cfg.Self) == 0 || now.Before(m.resultsBy()) && m.awaitsGroup(now) {
-		return nil
-	}
-	r := m.round.plan.Round
-	h := m.round.haves.say(func() []wire.HaveItem {
-		items := []wire.HaveItem{}
-		for _, r := range m.sortedResults() {
-			items = append(items, r.item)
-		}
-		return items
-	})
-	if h == nil {
-		return nil
-	}
-	return []Command{Say{Kind: wire.KindHave, Round: r, Slot: slot("have", r), Latest: true, Body: h, To: m.audience(wire.KindHave, now)}}
-}
-
-// resultsBy returns until when voters wait for results: groups exchange until the
-// round's deadline, and have then some time to merge and vote.
-func (m *Machine) resultsBy() time.Time {
-	d := m.round.plan.Deadline
-	return m.learnt.Add(d + max(2*m.cfg.ProposalTimeout, d/2))
-}
-
-// awaitsGroup reports whether a group's result is not here yet but can still come.
-func (m *Machine) awaitsGroup(now time.Time) bool {
-	done := map[uint32]bool{}
-	for _, r := range m.round.results {
-		if r.item.State != wire.HaveSeen {
-			done[r.Outcome.Group] = true
-		}
-	}
-	for i, members := range m.round.plan.Groups {
-		up := 0
-		for _, p := range members {
-			if !m.isGone(p, now) {
-				up++
-			}
-		}
-		if !done[uint32(i)] && 3*up >= 2*len(members) {
-			return true
-		}
-	}
-	return false
 }
 
 // knownOfGroups returns what a peer of the same group, or a voter, may lack.
@@ -466,7 +344,11 @@ func (m *Machine) groupsWake(now time.Time, add func(time.Time)) {
 		return
 	}
 	add(m.resultsBy())
-	if g := m.round.group; g != nil && !g.known {
+	if g := m.round.group; g != nil && !g.bundled {
+		if won := m.turnAt(g.wonAt, now); !won.IsZero() {
+			add(won)
+			add(won.Add(m.cfg.ProposalTimeout))
+		}
 		at := m.turnAt(g.quorumAt, now)
 		add(at)
 		if !at.IsZero() {

@@ -323,14 +323,24 @@ func (r *Runner) persistRecord(c PersistRecord) error {
 	r.cfg.Agree.Final(instance, c.Record)
 	r.cache.turn(c.Record)
 	r.crowd.Store(crowdOf(c.Record))
-	if need := r.mach.Needs(); need != nil {
-		r.spawn(func() {
-			for _, p := range r.cfg.Net.Keep(r.ctx, need) {
-				r.post(r.ctx, Connected{Peer: p})
-			}
-		})
-	}
+	r.connect()
 	return nil
+}
+
+// connect asks for the connections that the open round needs. Who cannot be
+// reached is not waited for. It runs in the loop.
+func (r *Runner) connect() {
+	need := r.mach.Needs()
+	if need == nil {
+		return
+	}
+	r.spawn(func() {
+		ctx, cancel := r.env.Context(r.ctx, 2*sendLimit)
+		defer cancel()
+		for _, p := range r.cfg.Net.Keep(ctx, need) {
+			r.post(r.ctx, Connected{Peer: p})
+		}
+	})
 }
 
 // say signs, makes durable, announces and hears a statement.

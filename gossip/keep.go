@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -28,19 +29,7 @@ func (n *Node) Keep(ctx context.Context, peers []wire.PeerID) (unreachable []wir
 			now[toLibp2p(p)] = true
 		}
 	}
-	n.keeps.mu.Lock()
-	old := n.keeps.ids
-	n.keeps.ids = now
-	n.keeps.mu.Unlock()
-	cm := n.host.ConnManager()
-	for id := range now {
-		cm.Protect(id, keepTag)
-	}
-	for id := range old {
-		if !now[id] {
-			cm.Unprotect(id, keepTag)
-		}
-	}
+	n.protect(now)
 	var mu sync.Mutex // of unreachable
 	var g errgroup.Group
 	g.SetLimit(maxDials)
@@ -59,5 +48,22 @@ func (n *Node) Keep(ctx context.Context, peers []wire.PeerID) (unreachable []wir
 		})
 	}
 	_ = g.Wait()
-	return unreachable
+	// Who could not be dialled may have dialled this node meanwhile.
+	return slices.DeleteFunc(unreachable, n.Connected)
+}
+
+// protect keeps the connections of ids, instead of those of the call before.
+func (n *Node) protect(ids map[peer.ID]bool) {
+	n.keeps.mu.Lock()
+	defer n.keeps.mu.Unlock()
+	cm := n.host.ConnManager()
+	for id := range ids {
+		cm.Protect(id, keepTag)
+	}
+	for id := range n.keeps.ids {
+		if !ids[id] {
+			cm.Unprotect(id, keepTag)
+		}
+	}
+	n.keeps.ids = ids
 }

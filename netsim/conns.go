@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -66,11 +67,12 @@ func (sw *Swarm) join(a, b *Node) {
 	sw.notify(b, a.ID, true, d)
 }
 
-// part takes a connection away.
+// part takes a connection away; both hear of it at once.
 func (sw *Swarm) part(a, b *Node) {
 	for _, p := range [][2]*Node{{a, b}, {b, a}} {
 		if p[0].life != nil {
 			p[0].life.links.remove(p[1])
+			sw.notify(p[0], p[1].ID, false, 0)
 		}
 	}
 }
@@ -145,6 +147,9 @@ func (lf *life) prune() {
 
 // Tell implements elastic.Network.
 func (lf *life) Tell(_ context.Context, to []wire.PeerID, b []byte) error {
+	if len(b) > wire.MaxSaid {
+		return gossip.ErrTooBig // as a daemon does; it is pulled
+	}
 	nodes := make([]*Node, 0, len(to))
 	for _, p := range to {
 		if o := lf.n.sw.byID[p]; o != nil && lf.n.sw.linked(lf.n, o) && !slices.Contains(nodes, o) {
@@ -158,6 +163,9 @@ func (lf *life) Tell(_ context.Context, to []wire.PeerID, b []byte) error {
 // Publish implements elastic.Network: one copy to each peer that runs and can be
 // reached.
 func (lf *life) Publish(_ context.Context, b []byte) error {
+	if len(b) > wire.MaxSaid {
+		return gossip.ErrTooBig
+	}
 	lf.say(lf.n.sw.reach(lf.n), b)
 	return nil
 }

@@ -23,7 +23,7 @@ type ModelConfig struct {
 	// the plain Go reference), or cost (no tensors: a loss curve and a step time).
 	Kind string
 	// Params is about how many parameters there are; default 6,000 (quadratic),
-	// 60,000 (mlp). cost has one.
+	// 60,000 (mlp). cost has five.
 	Params int
 	Batch  uint32        // samples of a local step; default 4
 	LR     float32       // of local steps; default 0.1
@@ -75,7 +75,7 @@ func newModel(sw *Swarm, cfg ModelConfig) (*simModel, error) {
 		if cfg.Scale == 0 {
 			m.cfg.Floor, m.cfg.Scale, m.cfg.Power = 1.8, 9, 0.35
 		}
-		m.schema = wire.Schema{{Name: "steps", Shape: []uint32{1}}}
+		m.schema = wire.Schema{{Name: "steps", Shape: []uint32{1 + marks}}}
 	default:
 		return nil, fmt.Errorf("model %q is not one of quadratic, mlp, cost", cfg.Kind)
 	}
@@ -220,12 +220,24 @@ func (m *simModel) update(theta []float32, j elastic.Job, steps uint64) elastic.
 
 // descend makes one local step for each batch of the positions, in place, and
 // returns the mean loss before the steps.
+// marks are the parameters of the cost model that its steps do not count in.
+const marks = 4
+
+// mark adds a mark of the first position to the parameters, whose mean over
+// positions is zero: no two peers do the same, as equal contributions are copies.
+func mark(theta []float32, lo uint64) {
+	h := sha256.Sum256(binary.BigEndian.AppendUint64(nil, lo))
+	for i := range theta[:marks] {
+		theta[i] += float32(int16(binary.BigEndian.Uint16(h[2*i:]))) / (1 << 16)
+	}
+}
+
 func (m *simModel) descend(theta []float32, spans []wire.Span, batch int, scale float32) float32 {
 	if m.cfg.Kind == "cost" {
 		steps := wire.SpanLen(spans) / uint64(batch)
 		loss := m.curve(float64(theta[0]))
-		// No two peers do the same: equal contributions would be copies.
-		theta[0] += float32(steps) * (1 + float32(spans[0].Lo%9973)*1e-6)
+		theta[0] += float32(steps)
+		mark(theta[1:], spans[0].Lo)
 		return float32(loss)
 	}
 	grad := make([]float32, len(theta))

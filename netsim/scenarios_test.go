@@ -9,7 +9,7 @@ import (
 
 // long are the scenarios that take more than a few seconds whole.
 var long = map[string]bool{"kill-anything-15": true, "kill-anything-60": true, "diurnal": true, "voters-drain": true, "churn": true, "preemption": true,
-	"flash-crowd": true, "stragglers": true, "leader-dies": true, "wan": true, "partition": true, "rolling-upgrade": true, "disk-full": true}
+	"flash-crowd": true, "stragglers": true, "leader-dies": true, "wan": true, "partition": true, "rolling-upgrade": true, "disk-full": true, "thousand": true}
 
 // Every fast scenario keeps its promise and no checker finds anything.
 func TestSwarmScenarios(t *testing.T) {
@@ -31,7 +31,8 @@ func TestSwarmScenarios(t *testing.T) {
 // The slow ones, shortened: what they are about happens in the first rounds.
 func TestSwarmShortened(t *testing.T) {
 	for name, set := range map[string][]string{
-		"churn":            {"swarm.peers=10", "swarm.rounds=12"},
+		"churn":            {"swarm.peers=10", "swarm.rounds=12", "swarm.group=5"},
+		"thousand":         {"swarm.peers=100", "swarm.rounds=5", "swarm.min_peers=0"},
 		"wan":              {"swarm.peers=6", "swarm.rounds=6"},
 		"partition":        {"swarm.rounds=16"},
 		"rolling-upgrade":  {"swarm.peers=6", "swarm.rounds=12"},

@@ -264,7 +264,11 @@ func (sw *Swarm) connect(n *Node) {
 func (sw *Swarm) disconnect(n *Node, lf *life, others []*Node) {
 	for _, o := range others {
 		sw.notify(o, n.ID, false, sw.cfg.Detect)
-		o.life.links.remove(n)
+	}
+	for o := range lf.links.peers { // also those that are cut off
+		if o.life != nil {
+			o.life.links.remove(n)
+		}
 	}
 	lf.links = newLinks()
 }

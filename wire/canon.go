@@ -12,6 +12,8 @@ import (
 const (
 	// MaxMessage bounds an envelope that travels on a topic.
 	MaxMessage = 64 << 10
+	// MaxSaid bounds an envelope that goes to some peers directly.
+	MaxSaid = 2 * MaxMessage
 	// MaxBlock bounds a block: bytes named by their CID.
 	MaxBlock = 1 << 20
 	// MaxRecord bounds a record: that of the most members.

@@ -112,7 +112,7 @@ func TestRoundChecks(t *testing.T) {
 		"more parts than fit": func(h *Have) {
 			h.Items[0] = HaveItem{Header: h.Items[0].Header, State: HaveWhole, Parts: make([]byte, maxParts/8+1)}
 		},
-		"more items than headers":  func(h *Have) { h.Items = manyItems(4*MaxMembers + 1) },
+		"more items than headers":  func(h *Have) { h.Items = manyItems(2*MaxGroups + 1) },
 		"more items than elements": func(h *Have) { h.Items = manyItems(1<<16 + 1) },
 	})
 	refuse(t, "leave", Leave{Reason: "x"}, map[string]func(*Leave){"201 bytes": func(l *Leave) { l.Reason = strings.Repeat("x", 201) }})

@@ -149,8 +149,10 @@ type Outer struct {
 
 const (
 	maxName = 64
-	// MaxSeats is the most members of a run.
-	MaxSeats = 1 << 14
+	// MaxSeats is the most members of a run: a record holds no more.
+	MaxSeats = 12_000
+	// MaxGroups is the most averaging groups of a round: a HAVE names no more.
+	MaxGroups = 768
 	// MaxWindow is the most steps of a window.
 	MaxWindow = 64
 	// PartUnit is what PartValues is a multiple of: the codecs' chunk.
@@ -219,7 +221,7 @@ func (g *Genesis) Seats() int {
 	if g.Preset.Cadence.Window || g.Preset.Reduced() {
 		return MaxMembers
 	}
-	return MaxSeats
+	return min(MaxSeats, MaxGroups*int(g.Group))
 }
 
 func (g *Genesis) check() error {

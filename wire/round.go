@@ -200,7 +200,7 @@ func (r Reason) String() string {
 // HaveItem is what a voter says of one header.
 type HaveItem struct {
 	_      struct{} `cbor:",toarray"`
-	Header Digest   // of the header envelope
+	Header Digest   // of the header envelope, or of a group's outcome
 	State  HaveState
 	Reason Reason // when refused
 	Ms     uint32 // from learning record r-1 to this state
@@ -232,7 +232,7 @@ func (h *Have) check() error {
 			return fmt.Errorf("item %d: parts of %d bytes", i, n)
 		}
 	}
-	return inRange("items", uint64(len(h.Items)), 0, 4*MaxMembers)
+	return inRange("items", uint64(len(h.Items)), 0, 2*MaxGroups)
 }
 
 // Attest says that its sender computed a version: the envelope's round.

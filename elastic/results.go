@@ -1,0 +1,148 @@
+package elastic
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// result is a group's result as a voter knows it.
+type result struct {
+	wire.GroupResult
+	env   wire.Envelope
+	item  wire.HaveItem
+	asked bool
+}
+
+// hearResult takes a group's result. Voters keep it; members of the group learn
+// that nothing more is to be done.
+func (m *Machine) hearResult(e wire.Envelope) {
+	g := m.round.group
+	read, err := wire.Read[wire.GroupResult](e)
+	if err != nil || int(read.Outcome.Group) >= len(m.round.plan.Groups) {
+		return
+	}
+	if _, member := slices.BinarySearchFunc(m.round.plan.Groups[read.Outcome.Group], e.Sender, wire.PeerID.Compare); !member {
+		return
+	}
+	r := result{env: e, GroupResult: *read}
+	own := g != nil && int(r.Outcome.Group) == g.index
+	if !own && m.Head().Table.Of(m.cfg.Self) == 0 {
+		return
+	}
+	d := r.Outcome.Digest()
+	same := 0
+	for _, o := range m.round.results {
+		if o.Outcome.Group == r.Outcome.Group {
+			same++
+		}
+	}
+	if m.round.results[d] != nil || same >= resultsOfOne || CheckGroupResult(m.cfg.Run, m.round.plan, &r.GroupResult) != nil {
+		return
+	}
+	r.item = wire.HaveItem{Header: d, State: wire.HaveSeen}
+	m.round.results[d] = &r
+	m.round.haves.changed = true
+	if own {
+		g.known = true
+	}
+}
+
+// sortedResults returns the known results by group and outcome.
+func (m *Machine) sortedResults() []*result {
+	out := make([]*result, 0, len(m.round.results))
+	for _, r := range m.round.results {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b *result) int {
+		return cmp.Or(cmp.Compare(a.Outcome.Group, b.Outcome.Group), a.item.Header.Compare(b.item.Header))
+	})
+	return out
+}
+
+// fetchResults asks for what groups merged.
+func (m *Machine) fetchResults() []Command {
+	if m.Head().Table.Of(m.cfg.Self) == 0 {
+		return nil
+	}
+	var out []Command
+	for _, r := range m.sortedResults() {
+		if r.item.State != wire.HaveSeen || r.asked {
+			continue
+		}
+		r.asked = true
+		if r.Outcome.Merged.IsZero() { // nothing counts: nothing to fetch
+			r.item.State = wire.HaveWhole
+			m.round.haves.changed = true
+			continue
+		}
+		out = append(out, FetchGroup{Round: m.round.plan.Round, Outcome: &r.Outcome, Members: m.round.plan.Groups[r.Outcome.Group]})
+	}
+	return out
+}
+
+// checkedResult books the end of a result's fetch.
+func (m *Machine) checkedResult(now time.Time, r *result, ev BodyChecked) {
+	m.round.haves.changed = true
+	switch {
+	case r.item.State != wire.HaveSeen:
+	case ev.Whole:
+		r.item.State = wire.HaveWhole
+	case ev.Reason != wire.ReasonNone:
+		r.item.State, r.item.Reason = wire.HaveRefused, ev.Reason
+	default:
+		r.asked = false // not to be had yet: ask again
+	}
+	r.item.Ms = uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
+}
+
+// resultHave says which results this voter holds: when nothing is awaited any
+// more, or when the groups' time is over.
+func (m *Machine) resultHave(now time.Time) []Command {
+	if m.Head().Table.Of(m.cfg.Self) == 0 || now.Before(m.resultsBy()) && m.awaitsGroup(now) {
+		return nil
+	}
+	r := m.round.plan.Round
+	h := m.round.haves.say(func() []wire.HaveItem {
+		items := []wire.HaveItem{}
+		for _, r := range m.sortedResults() {
+			items = append(items, r.item)
+		}
+		return items[:min(len(items), 2*wire.MaxGroups)]
+	})
+	if h == nil {
+		return nil
+	}
+	return []Command{Say{Kind: wire.KindHave, Round: r, Slot: slot("have", r), Latest: true, Body: h, To: m.audience(wire.KindHave, now)}}
+}
+
+// resultsBy returns until when voters wait for results: groups exchange until the
+// round's deadline, and have then some time to merge and vote.
+func (m *Machine) resultsBy() time.Time {
+	d := m.round.plan.Deadline
+	return m.learnt.Add(d + max(2*m.cfg.ProposalTimeout, d/2))
+}
+
+// awaitsGroup reports whether a group's result is not here yet but can still come.
+func (m *Machine) awaitsGroup(now time.Time) bool {
+	done := map[uint32]bool{}
+	for _, r := range m.round.results {
+		if r.item.State != wire.HaveSeen {
+			done[r.Outcome.Group] = true
+		}
+	}
+	for i, members := range m.round.plan.Groups {
+		up := 0
+		for _, p := range members {
+			if !m.isGone(p, now) {
+				up++
+			}
+		}
+		if !done[uint32(i)] && 3*up >= 2*len(members) {
+			return true
+		}
+	}
+	return false
+}
