@@ -170,6 +170,7 @@ type pullAnswer struct {
 
 const (
 	maxPullRequest = 64 << 10
+	maxKnown       = 6 << 10 // digests of a request
 	// maxChainItem bounds a record with what proves it.
 	maxChainItem  = 2*wire.MaxRecord + wire.MaxMessage
 	maxPullAnswer = 3 * wire.MaxRecord

@@ -31,10 +31,10 @@ func (r *Runner) mergeGroup(ctx context.Context, v *GroupView, round uint64, mem
 
 func (r *Runner) mergeCut(ctx context.Context, v *GroupView, round uint64, members []wire.PeerID) (GroupMerged, error) {
 	ev := GroupMerged{Round: round, Cut: v.Outcome.Cut}
-	if err := r.fetchers.enter(ctx); err != nil {
+	if err := r.merges.enter(ctx); err != nil {
 		return ev, err
 	}
-	defer r.fetchers.leave()
+	defer r.merges.leave()
 	fctx, cancel := r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	merged, nonces, err := r.model.MergeHeaders(fctx, v.Counted, func(sender wire.PeerID) GetBlock {
@@ -67,10 +67,10 @@ func (r *Runner) cacheMerged(round uint64) func(b []byte) (wire.CID, error) {
 
 // fetchGroup fetches and checks another group's merged update.
 func (r *Runner) fetchGroup(ctx context.Context, c FetchGroup) {
-	if r.fetchers.enter(ctx) != nil {
+	if r.merges.enter(ctx) != nil {
 		return
 	}
-	defer r.fetchers.leave()
+	defer r.merges.leave()
 	fctx, cancel := r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	ev := BodyChecked{Header: c.Outcome.Digest()}

@@ -95,8 +95,9 @@ func keepEarly(early []sliceIn, in sliceIn, parts int) []sliceIn {
 	return append(early, in)
 }
 
-// maxAnswered is more envelopes than the open round of an honest peer has.
-const maxAnswered = 1 << 10
+// maxAnswered is more envelopes than the open round of an honest peer has, but for
+// the READYs of very many newcomers, which come last.
+const maxAnswered = 1 << 12
 
 // openAll opens the envelopes of a pull's answer, outside of the loop. A record
 // that is too big for a topic comes this way.

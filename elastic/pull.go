@@ -50,12 +50,13 @@ func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
 	for _, e := range envs {
 		raw := e.Bytes()
 		d := wire.Sum(raw)
+		if known[string(d[:8])] {
+			continue
+		}
 		if size += len(raw); size > pullBudget {
 			break
 		}
-		if !known[string(d[:8])] {
-			ans.Envelopes = append(ans.Envelopes, raw)
-		}
+		ans.Envelopes = append(ans.Envelopes, raw)
 	}
 	return wire.Marshal(ans), nil
 }
@@ -81,7 +82,10 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 	if h := r.mach.Head(); h != nil {
 		req.Next = h.Round + 1
 	}
-	for _, e := range r.mach.Known() {
+	for i, e := range r.mach.Known() {
+		if i == maxKnown {
+			break
+		}
 		d := e.Digest()
 		req.Known = append(req.Known, d[:8])
 	}

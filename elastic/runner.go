@@ -105,6 +105,7 @@ type Runner struct {
 	alarmAt   time.Time // when the engine wants an alarm; zero: never
 	tickAt    time.Time // when somebody is asked for what is lacking
 	fetchers  *gate     // bounds concurrent body fetches
+	merges    *gate     // bounds concurrent merges and fetches of groups
 	startedAt time.Time // when the engine's instance started
 	decideIn  time.Duration
 	stopTrain context.CancelFunc
@@ -161,7 +162,7 @@ func New(cfg Config) (*Runner, error) {
 		inbox: inbox, events: newMailbox[Event](env, inbox, eventQueue), votes: newMailbox[wire.Envelope](env, inbox, eventQueue),
 		calls: newMailbox[*call](env, inbox, eventQueue), jobs: newMailbox[func(context.Context)](env, env.NewSignal(), 16),
 		slices: newMailbox[sliceIn](env, env.NewSignal(), 1024), ended: make(chan struct{}), idle: env.NewSignal(),
-		fetchers: newGate(env, maxFetchers), pulling: map[wire.PeerID]bool{}}
+		fetchers: newGate(env, maxFetchers), merges: newGate(env, maxFetchers), pulling: map[wire.PeerID]bool{}}
 	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: len(model.parts)})
 	r.crowd.Store(crowdOf(nil))
 	r.work = &worker{r: r}
