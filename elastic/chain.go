@@ -158,6 +158,7 @@ type pullRequest struct {
 	Next     uint64   // first record that is lacking
 	Instance uint64   // next instance
 	Known    [][]byte // first 8 bytes of the digests of envelopes that it has
+	Proposal bool     // the open round's proposal is wanted: by voters
 }
 
 // pullAnswer is what a peer gives.

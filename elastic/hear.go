@@ -130,13 +130,12 @@ func (m *Machine) hearAttest(e wire.Envelope) []Command {
 }
 
 // behind pulls from a peer that is ahead. Of the many that a large swarm hears of
-// the first few are asked; the others' turn comes with the clock.
+// the first is asked, as a record is large; the others' turn comes with the clock.
 func (m *Machine) behind(e wire.Envelope) []Command {
-	const few = 2
-	if m.grouped() && m.round.asked >= few {
+	if m.grouped() && m.round.asked {
 		return nil
 	}
-	m.round.asked++
+	m.round.asked = true
 	return []Command{PullFrom{e.Sender}}
 }
 

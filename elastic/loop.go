@@ -124,7 +124,9 @@ func (r *Runner) takeDue() (due bool, err error) {
 	if passed(&r.tickAt) {
 		r.tickAt = now.Add(pullInterval)
 		r.overdue()
-		r.pullSome()
+		if !r.mach.Quiet(now) {
+			r.pullSome()
+		}
 	}
 	return due, r.drain()
 }

@@ -92,6 +92,22 @@ func (m *Machine) voters() []wire.PeerID {
 	return out
 }
 
+// wantsProposal reports whether this peer has use for the open round's proposal:
+// who does not vote learns the record when it is decided.
+func (m *Machine) wantsProposal() bool {
+	return !m.grouped() || slices.Contains(m.voters(), m.cfg.Self)
+}
+
+// Quiet reports whether nothing is to be expected yet: in a large swarm all train
+// for the first part of a round, and need not ask each other what is new.
+func (m *Machine) Quiet(now time.Time) bool {
+	if !m.grouped() || m.applied < m.Head().Round {
+		return false
+	}
+	typical := m.round.plan.Typical
+	return typical < time.Duration(m.cfg.Genesis.Deadline.MaxMs)*time.Millisecond && now.Before(m.learnt.Add(typical/2))
+}
+
 // audience returns to whom a statement goes: nil for everybody.
 func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
 	if len(m.h) == 0 {

@@ -50,7 +50,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
 	for _, e := range envs {
 		raw := e.Bytes()
 		d := wire.Sum(raw)
-		if known[string(d[:8])] {
+		if known[string(d[:8])] || e.Kind == wire.KindProposal && !req.Proposal {
 			continue
 		}
 		if size += len(raw); size > pullBudget {
@@ -78,7 +78,7 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 	}
 	r.pulling[p] = false
 	r.lastPull = r.env.Now()
-	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance()}
+	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Proposal: r.mach.wantsProposal()}
 	if h := r.mach.Head(); h != nil {
 		req.Next = h.Round + 1
 	}
