@@ -77,6 +77,13 @@ func (n *runNet) Keep(ctx context.Context, peers []wire.PeerID) []wire.PeerID {
 	return n.node.Keep(ctx, peers)
 }
 
+// roster returns the members of the newest record. The caller must not change it.
+func (n *runNet) roster() []wire.PeerID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.members
+}
+
 func (n *runNet) setMembers(roster []wire.Seat) {
 	members := make([]wire.PeerID, len(roster))
 	for i, s := range roster {

@@ -41,7 +41,7 @@ func (r *run) takeHead(b []byte) bool {
 	if err != nil || e.Kind != wire.KindHead {
 		return false
 	}
-	if !r.runner.Belongs(e.Sender) {
+	if !r.runner.Belongs(e.Sender) || !isWitness(r.d.ID(), e.Sender, r.net.roster()) {
 		return true // nothing is kept of strangers
 	}
 	select {
@@ -49,6 +49,28 @@ func (r *run) takeHead(b []byte) bool {
 	default:
 	}
 	return true
+}
+
+// witnesses is how many members follow the log of one in a large swarm, where a
+// proof from everybody to everybody would grow with the square of the members.
+const witnesses = 16
+
+// isWitness reports whether self follows p's log: in a swarm of more than
+// maxDirect members those with the least digests of both.
+func isWitness(self, p wire.PeerID, members []wire.PeerID) bool {
+	if len(members) <= maxDirect {
+		return true
+	}
+	score := func(q wire.PeerID) wire.Digest {
+		return wire.Sum(append(append([]byte("hived/witness/v1\n"), p[:]...), q[:]...))
+	}
+	mine, before := score(self), 0
+	for _, q := range members {
+		if q != self && q != p && score(q).Compare(mine) < 0 {
+			before++
+		}
+	}
+	return before < witnesses
 }
 
 // followHeads checks announced heads until ctx ends: a bigger head is believed

@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// In a large swarm each log has a fixed number of witnesses, in a small one
+// everybody is one.
+func TestWitnesses(t *testing.T) {
+	for _, n := range []int{2, maxDirect, 100} {
+		var members []wire.PeerID
+		for range n {
+			members = append(members, wire.NewKey().Peer())
+		}
+		want := witnesses
+		if n <= maxDirect {
+			want = n - 1
+		}
+		follows := 0
+		for _, p := range members {
+			got := 0
+			for _, q := range members {
+				if q != p && isWitness(q, p, members) {
+					got++
+				}
+			}
+			if got != want {
+				t.Fatalf("%d members: a log has %d witnesses, want %d", n, got, want)
+			}
+			follows += got
+		}
+		if follows != n*want {
+			t.Fatalf("%d members: %d logs are followed", n, follows)
+		}
+	}
+}
