@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
@@ -92,6 +93,23 @@ func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte,
 // Export writes a run's ledger, and all that a replay of it needs, into a new
 // directory. It appears whole or not at all.
 func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
+	return WriteExport(dir, d.key, r.id, func(put elastic.Put) error {
+		if err := put("genesis", r.sealed); err != nil {
+			return err
+		}
+		// First the logs, then the records: a run in progress decides more meanwhile,
+		// and every entry must find its record.
+		if err := r.exportLogs(ctx, put); err != nil {
+			return err
+		}
+		return r.runner.Export(ctx, put)
+	})
+}
+
+// WriteExport makes an export directory of what fill puts into it, with sums that
+// key signs. Of files of one name the first is taken. The directory must not exist
+// yet; it appears whole or not at all.
+func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put elastic.Put) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return Fail(ExitUsage, nil, "export to %s: it exists already", dir)
 	}
@@ -101,7 +119,7 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 	}
 	defer os.RemoveAll(tmp) // nothing is left of it after the rename
 	s := sums{}
-	put := func(name string, b []byte) error {
+	err = fill(func(name string, b []byte) error {
 		if _, ok := s[name]; ok {
 			return nil
 		}
@@ -111,16 +129,7 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 		}
 		s[name] = wire.Sum(b)
 		return os.WriteFile(path, b, 0o644)
-	}
-	if err := put("genesis", r.sealed); err != nil {
-		return Fail(ExitResource, err, "export to %s", dir)
-	}
-	// First the logs, then the records: a run in progress decides more meanwhile,
-	// and every entry must find its record.
-	err = r.exportLogs(ctx, put)
-	if err == nil {
-		err = r.runner.Export(ctx, put)
-	}
+	})
 	if err != nil {
 		return Fail(ExitDegraded, err, "export to %s", dir)
 	}
@@ -128,7 +137,7 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 	if err := os.WriteFile(filepath.Join(tmp, sumsFile), b, 0o644); err != nil {
 		return Fail(ExitResource, err, "export to %s", dir)
 	}
-	if err := renameio.WriteFile(filepath.Join(tmp, sigFile), sealSums(d.key, r.id, b), 0o644); err != nil {
+	if err := renameio.WriteFile(filepath.Join(tmp, sigFile), sealSums(key, run, b), 0o644); err != nil {
 		return Fail(ExitResource, err, "export to %s", dir)
 	}
 	if err := os.Chmod(tmp, 0o755); err != nil {

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/apiary-net/hived/daemon"
 )
 
 // written simulates a small run into a directory and returns it.
@@ -46,6 +48,23 @@ func TestReportStandsAlone(t *testing.T) {
 	csv, err := os.ReadFile(filepath.Join(dir, RoundsFile))
 	if err != nil || strings.Count(string(csv), "\n") != 10 { // head and records 0 to 8
 		t.Fatalf("rounds.csv:\n%s %v", csv, err)
+	}
+}
+
+// The ledgers of a simulated run, of one group and of several, are those of a real
+// one: its verifier finds every signature good.
+func TestExportIsVerified(t *testing.T) {
+	for name, set := range map[string][]string{"one group": nil, "three groups": {"swarm.group=2"}} {
+		t.Run(name, func(t *testing.T) {
+			dirs, err := filepath.Glob(filepath.Join(written(t, set...), ExportsFolder, "*"))
+			if err != nil || len(dirs) != 1 {
+				t.Fatalf("exports %v, %v", dirs, err)
+			}
+			v, err := daemon.VerifyLedger(os.DirFS(dirs[0]))
+			if err != nil || v.Ledger.Certificates != 8 || len(v.Ledger.Logs) != 5 {
+				t.Fatalf("%+v, %v", v, err)
+			}
+		})
 	}
 }
 

@@ -123,11 +123,18 @@ func (m *Sim) Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sw.Close(); err != nil {
-		return nil, fmt.Errorf("%w (seed %d)", err, m.Scenario.Swarm.Seed)
-	}
 	if err := sw.trail.Flush(); err != nil {
 		return nil, fmt.Errorf("write the trail: %w", err)
+	}
+	sw.trail = NewTrail(nil) // what follows is no part of the simulation
+	sw.trail.loop = sw.Loop
+	if o.Dir != "" && r.Violates == nil {
+		if err := m.export(o.Dir); err != nil {
+			return nil, fmt.Errorf("scenario %s, seed %d: %w", m.Scenario.Name, m.Scenario.Swarm.Seed, err)
+		}
+	}
+	if err := sw.Close(); err != nil {
+		return nil, fmt.Errorf("%w (seed %d)", err, m.Scenario.Swarm.Seed)
 	}
 	r.Seconds = time.Since(began).Seconds()
 	return r, nil

@@ -57,6 +57,7 @@ type Swarm struct {
 	check  *checker
 	trail  *Trail
 	plans  *elastic.Plans
+	sealed []byte // genesis
 
 	onRecord func(round uint64) // may be nil; called when anybody first decides it
 	computed float64            // local steps that were done, also in vain
@@ -154,7 +155,8 @@ func (sw *Swarm) makeGenesis() error {
 	if cfg.Change != nil {
 		cfg.Change(&g)
 	}
-	sw.Genesis, sw.Run, err = wire.OpenGenesis(wire.Seal(sw.Nodes[0].Key, wire.KindGenesis, wire.RunID{}, 0, &g).Bytes())
+	sw.sealed = wire.Seal(sw.Nodes[0].Key, wire.KindGenesis, wire.RunID{}, 0, &g).Bytes()
+	sw.Genesis, sw.Run, err = wire.OpenGenesis(sw.sealed)
 	if err != nil {
 		return fmt.Errorf("genesis of the simulation: %w", err)
 	}
