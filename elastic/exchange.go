@@ -180,8 +180,8 @@ var errNoBase = errors.New("the base version is not here yet")
 
 // fetchBody fetches and checks one contribution and tells the machine. base is
 // the version that it must have been trained from, zero while not known; mine
-// names the parts that this peer owns, nil means all.
-// others are the peers that may have it too; nil means all that are connected.
+// names the parts that this peer owns, nil means all. Others are the peers that may
+// have it too; nil means all that are connected.
 func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine func(int) bool, others []wire.PeerID) {
 	if r.fetchers.enter(ctx) != nil {
 		return

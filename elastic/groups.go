@@ -11,7 +11,8 @@ import (
 
 // groupsOf deals peers into as few groups of at most size as there can be, of
 // sizes that differ by one at most. Who meets whom is drawn from the seed, which
-// the nonces of the round before make: nobody can choose its group.
+// the nonces of the round before make: nobody can choose its group. A proposer that
+// leaves out a result that few voters know draws once more.
 func groupsOf(seed wire.Digest, peers []wire.PeerID, size int) [][]wire.PeerID {
 	order := drawn("hived/group/v1\n", seed, peers)
 	n := (len(order) + size - 1) / size
@@ -84,8 +85,9 @@ type GroupView struct {
 }
 
 // ComposeGroup makes the cut of one group in the round after prev, which plan is
-// of, from headers and HAVEs of its members. It is a pure function. It returns ErrTooEarly while HAVEs of less than two
-// thirds of the members are there.
+// of, from headers and HAVEs of its members, whose lists it sorts. What it gives is
+// a function of them. It returns ErrTooEarly while HAVEs of less than two thirds of
+// the members are there.
 func ComposeGroup(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, group int, headers, haves []wire.Envelope) (*GroupView, error) {
 	if group < 0 || group >= len(plan.Groups) {
 		return nil, fmt.Errorf("compose cut of group %d: the round has %d groups", group, len(plan.Groups))

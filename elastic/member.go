@@ -121,9 +121,9 @@ func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
 	}
 	switch k {
 	case wire.KindHeader, wire.KindGroupCut:
-		return m.exchanging()
+		return some(m.exchanging())
 	case wire.KindGroupHave, wire.KindGroupVote:
-		return m.speaking(now)
+		return some(m.speaking(now))
 	case wire.KindGroup:
 		return append(m.speaking(now), m.voters()...)
 	case wire.KindLeave:
@@ -133,6 +133,9 @@ func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
 	}
 	return nil
 }
+
+// some is peers as an audience: none of them is nobody, not everybody.
+func some(peers []wire.PeerID) []wire.PeerID { return append([]wire.PeerID{}, peers...) }
 
 // speaking returns the own group's first leaders that are not gone.
 func (m *Machine) speaking(now time.Time) []wire.PeerID {
