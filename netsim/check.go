@@ -205,8 +205,8 @@ func (c *checker) end() {
 // least two machines that run, where two could have it.
 func (c *checker) redundant() {
 	r := c.head()
-	if r == nil || r.Certified.Version.IsZero() {
-		return
+	if r == nil || r.Certified.Round == 0 {
+		return // version 0 is the seed's: nobody needs to store it
 	}
 	up, holds := 0, 0
 	for _, n := range c.sw.Nodes {

@@ -98,7 +98,7 @@ func TestFloodIsBounded(t *testing.T) {
 		known := 0
 		for _, o := range h.m.others(h.n) {
 			go o.Runner.Connected(h.ctx, strangers[0].Peer(), false)
-			req := wire.Marshal([]any{h.m.Run[:], uint64(0), uint64(0), [][]byte{}})
+			req := wire.Marshal([]any{h.m.Run[:], uint64(0), uint64(0), [][]byte{}, true})
 			ans, err := o.Runner.Answer(h.ctx, req)
 			if err != nil {
 				h.t.Fatal(err)

@@ -11,6 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/wire"
 )
 
 // Files of an output directory.
@@ -99,6 +102,16 @@ func ReadResult(dir string) (*Result, error) {
 	}
 	if r.Schema != "hived.netsim/v1" {
 		return nil, fmt.Errorf("%s: schema %q, want hived.netsim/v1", filepath.Join(dir, ResultFile), r.Schema)
+	}
+	// Of the tiers only this one is a function of its seed, and has a digest.
+	if r.Digest != "" {
+		events, err := os.ReadFile(filepath.Join(dir, EventsFile))
+		if err != nil {
+			return nil, err
+		}
+		if wire.Sum(events).String() != r.Digest {
+			return nil, daemon.Fail(daemon.ExitIntegrity, nil, "%s is not the file that %s was made with: run the scenario again", filepath.Join(dir, EventsFile), ResultFile)
+		}
 	}
 	return &r, nil
 }

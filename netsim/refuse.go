@@ -3,8 +3,10 @@ package netsim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/elastic"
@@ -42,17 +44,30 @@ func (s *Scenario) Check() error {
 	return nil
 }
 
+// Bounds of a local step.
+const (
+	maxBatch = 1 << 12
+	maxStep  = time.Hour
+)
+
 // refusals finds all that cannot be.
 func (s *Scenario) refusals() (out []refusal) {
 	bad := func(key, format string, args ...any) {
 		out = append(out, refusal{key: key, err: fmt.Errorf(format, args...)})
 	}
 	w := s.Swarm
-	if w.Peers < 1 || w.Peers+w.Spare > MaxPeers {
+	if w.Peers < 1 || w.Spare < 0 || w.Peers+w.Spare > MaxPeers {
 		bad("swarm.peers", "swarm.peers: %d and %d spare, want 1 to %d in all", w.Peers, w.Spare, MaxPeers)
 	}
-	if w.Rounds == 0 && w.Time.D == 0 && w.Failures == 0 {
-		bad("swarm", "swarm: rounds, time or failures must say when it ends")
+	kills := slices.ContainsFunc(s.Faults, func(f FaultSpec) bool { return f.What == "kill" && f.Every.Said })
+	if w.Rounds == 0 && w.Time.D == 0 && (w.Failures == 0 || !kills) {
+		bad("swarm", "swarm: rounds, time, or failures with a kill every so often, must say when it ends")
+	}
+	if w.Failures < 0 {
+		bad("swarm.failures", "swarm.failures: %d is negative", w.Failures)
+	}
+	if size := min(w.Group, wire.MaxMembers); size >= 2 && w.Peers+w.Spare > wire.MaxGroups*int(size) {
+		bad("swarm.group", "swarm.group: %d machines in groups of %d are more than %d groups", w.Peers+w.Spare, size, wire.MaxGroups)
 	}
 	if w.Group != 0 && (w.Group < 2 || w.Group > wire.MaxMembers) {
 		bad("swarm.group", "swarm.group: %d, want 2 to %d", w.Group, wire.MaxMembers)
@@ -75,9 +90,7 @@ func (s *Scenario) refusals() (out []refusal) {
 	in("swarm.topology", w.Topology, "allgather", "butterfly")
 	in("swarm.aggregator", w.Aggregator, "mean", "clip-median")
 	in("model.kind", s.Model.Kind, "quadratic", "mlp", "cost")
-	if s.Model.Params < 0 || s.Model.Params > 1<<26 {
-		bad("model.params", "model.params: %d, want at most %d", s.Model.Params, 1<<26)
-	}
+	out = append(out, s.badNumbers()...)
 	for _, d := range []struct {
 		key string
 		Span
@@ -98,6 +111,32 @@ func (s *Scenario) refusals() (out []refusal) {
 	return append(out, s.badTiers()...)
 }
 
+// badNumbers finds sizes of the model, and promises, that cannot be.
+func (s *Scenario) badNumbers() (out []refusal) {
+	bad := func(key, format string, args ...any) {
+		out = append(out, refusal{key: key, err: fmt.Errorf(format, args...)})
+	}
+	if s.Model.Params < 0 || s.Model.Params > 1<<26 {
+		bad("model.params", "model.params: %d, want at most %d", s.Model.Params, 1<<26)
+	}
+	if s.Model.Batch > maxBatch {
+		bad("model.batch", "model.batch: %d, want at most %d", s.Model.Batch, maxBatch)
+	}
+	if s.Model.Step.D > maxStep {
+		bad("model.step", "model.step: %v, want at most %v", s.Model.Step.D, maxStep)
+	}
+	for _, x := range []struct {
+		key string
+		v   float64
+	}{{"model.lr", s.Model.LR}, {"model.floor", s.Model.Floor}, {"model.scale", s.Model.Scale}, {"model.power", s.Model.Power},
+		{"expect.useful", s.Expect.Useful}, {"expect.loss_most", s.Expect.LossMost}} {
+		if !(math.Abs(x.v) <= 1e9) {
+			bad(x.key, "%s: %v is not a number of a sensible size", x.key, x.v)
+		}
+	}
+	return out
+}
+
 func (s *Scenario) badGroups() (out []refusal) {
 	total, names := 0, map[string]bool{}
 	for i, g := range s.Groups {
@@ -109,8 +148,11 @@ func (s *Scenario) badGroups() (out []refusal) {
 			bad("name", "a group needs a name of its own")
 		}
 		names[g.Name] = true
-		if g.Count < 1 || g.Speed < 0 {
-			bad("count", "count %d, speed %v", g.Count, g.Speed)
+		if g.Count < 1 {
+			bad("count", "count: %d, want at least 1", g.Count)
+		}
+		if g.Speed != 0 && !(g.Speed >= 1e-3 && g.Speed <= 1e3) {
+			bad("speed", "speed: %v, want 0.001 to 1000", g.Speed)
 		}
 		if _, err := g.Link.link(Link{}); err != nil {
 			bad("link", "link.%w", err)
@@ -166,7 +208,7 @@ func (s *Scenario) badFault(f *FaultSpec) (string, error) {
 	case f.For.Said && !slices.Contains(lasting, f.What):
 		return "for", fmt.Errorf("%s lasts for no time", f.What)
 	case !(f.Share >= 0 && f.Share <= 1) || f.Count < 0 || f.Share > 0 && f.Count > 0:
-		return "share", fmt.Errorf("share %v and count %d", f.Share, f.Count)
+		return "share", fmt.Errorf("share %v and count %d: share is 0 to 1, and of the two one is given", f.Share, f.Count)
 	case (f.What == "slow" || f.What == "skew") && !f.By.Said:
 		return "by", errors.New("by must say how much")
 	case f.What == "slow" && f.By.D < 0:

@@ -136,6 +136,12 @@ func TestScenarioRefusals(t *testing.T) {
 		"tiers = [\"net\"]\n" + head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"copy\"\n":         "x.toml:6: the tier net has no lies",
 		head + "[model.args]\ndim = 8\n":                                                              "x.toml:5: model.args: no tier of the scenario looks at it",
 		"name = \"x\"\n[swarm]\npeers = 20000\nrounds = 2\n":                                          "swarm.peers: 20000",
+		head + "[model]\nbatch = 1000000000\n":                                                        "model.batch: 1000000000",
+		head + "[model]\nlr = nan\n":                                                                  "model.lr: NaN",
+		head + "[model]\nstep = \"1000000h\"\n":                                                       "model.step: 1000000h0m0s",
+		head + "[[group]]\nname = \"a\"\ncount = 1\nspeed = 1e-300\n":                                 "speed: 1e-300",
+		"name = \"x\"\n[swarm]\npeers = 4\nspare = -3\nrounds = 2\n":                                  "-3 spare",
+		"name = \"x\"\n[swarm]\npeers = 4\nfailures = 2\n":                                            "must say when it ends",
 		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\ncount=1\nshare=0.5\n":                        "share 0.5 and count 1",
 	} {
 		if _, err := ParseScenario("x.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {

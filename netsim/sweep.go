@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,12 @@ func Sweep(ctx context.Context, c SweepConfig) ([]*Result, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, c.Jobs))
 	for i, seed := range c.Seeds {
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("seed %d: the simulation panicked: %v\n%s", seed, p, debug.Stack())
+				}
+			}()
 			r, err := c.one(ctx, seed)
 			if err != nil {
 				return fmt.Errorf("seed %d: %w", seed, err)

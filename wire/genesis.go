@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Genesis fixes all values that enter a record, a check or a merge of a run. It
@@ -224,12 +225,21 @@ func (g *Genesis) Seats() int {
 	return min(MaxSeats, MaxGroups*int(g.Group))
 }
 
+// notInName reports whether a name may not hold r: names are printed and stand in
+// paths.
+func notInName(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+}
+
 func (g *Genesis) check() error {
 	if g.V != 1 || g.Numerics != 1 {
 		return fmt.Errorf("genesis of version %d, numerics %d, want 1 and 1", g.V, g.Numerics)
 	}
 	if g.Name == "" || len(g.Name) > maxName {
 		return fmt.Errorf("name of %d bytes, want 1 to %d", len(g.Name), maxName)
+	}
+	if i := strings.IndexFunc(g.Name, notInName); i >= 0 || g.Name[0] == '.' {
+		return fmt.Errorf("name %q: want letters, digits, '.', '_' and '-', and no '.' at its beginning", g.Name)
 	}
 	if len(g.Data) != 1 {
 		return fmt.Errorf("%d data contracts, want 1", len(g.Data))
