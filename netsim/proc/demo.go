@@ -97,6 +97,7 @@ type demo struct {
 	control  uint64
 	wg       sync.WaitGroup
 	errs     chan error // of the kill and restart goroutines
+	order    []string   // labels of the peers that seen.Versions is of
 }
 
 // Demo runs a swarm of real processes to the end of a run, exports it and
@@ -317,8 +318,6 @@ func (d *demo) replace(ctx context.Context, i int) error {
 
 // collect waits until every member of the last record has the final version.
 func (d *demo) collect(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
-	defer cancel()
 	var obs daemon.RunStatus
 	if err := d.observer().Client.Get(ctx, "/api/v1/runs/"+d.run, &obs); err != nil {
 		return err
@@ -334,8 +333,9 @@ func (d *demo) collect(ctx context.Context) error {
 		}
 		s, err := d.final(ctx, p)
 		if err != nil {
-			d.cfg.Line(fmt.Sprintf("peer %s has no final version: %v", p.ID.Short(), err))
+			d.cfg.Line(fmt.Sprintf("%s has no final version: %v", d.label(p), err))
 		}
+		d.order = append(d.order, d.label(p))
 		d.seen.Versions = append(d.seen.Versions, s.Version)
 		decides = append(decides, s.DecideMs)
 	}
@@ -352,9 +352,21 @@ func (d *demo) sorted() []*Peer {
 	return out
 }
 
-// final polls a peer until it has finished.
+// label names a peer as the lines about it do.
+func (d *demo) label(p *Peer) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fmt.Sprintf("peer %d (%s)", slices.Index(d.peers, p)+1, p.ID.Short())
+}
+
+// final polls a peer until it has finished, or its process has ended.
 func (d *demo) final(ctx context.Context, p *Peer) (daemon.RunStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
 	for {
+		if !p.Running() {
+			return daemon.RunStatus{}, errors.New("its process has ended")
+		}
 		var s daemon.RunStatus
 		err := p.Client.Get(ctx, "/api/v1/runs/"+d.run, &s)
 		if err == nil && s.State == "finished" {
@@ -396,7 +408,7 @@ func (d *demo) verify(ctx context.Context) error {
 	d.seen.Accuracy, d.seen.Loss, d.seen.Gain, d.seen.Ledger = v.Accuracy, v.Loss, v.StartLoss-v.Loss, v.Ledger
 	for i, id := range d.seen.Versions {
 		if id == "" || id != v.Version {
-			return daemon.Fail(daemon.ExitIntegrity, nil, "peer %d of %d ended with version %q, the export replays to %q", i+1, len(d.seen.Versions), id, v.Version)
+			return daemon.Fail(daemon.ExitIntegrity, nil, "%s ended with version %q, the export replays to %q; --keep DIR keeps its log", d.order[i], id, v.Version)
 		}
 	}
 	return nil
