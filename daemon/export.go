@@ -149,14 +149,6 @@ func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put elastic
 	return nil
 }
 
-// logDir puts the files of one log under a prefix.
-type logDir struct {
-	put    func(string, []byte) error
-	prefix string
-}
-
-func (l logDir) WriteFile(name string, b []byte) error { return l.put(l.prefix+name, b) }
-
 // appliedUpTo waits a while until this peer has made a version that another has.
 func (r *run) appliedUpTo(ctx context.Context, round uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -179,7 +171,7 @@ func (r *run) appliedUpTo(ctx context.Context, round uint64) error {
 // exportLogs writes the own log and those of the members that can be reached. The
 // log of a member that is ahead is written once this peer has got there too, or
 // left out.
-func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) error {
+func (r *run) exportLogs(ctx context.Context, put elastic.Put) error {
 	snap, err := r.runner.Status(ctx)
 	if err != nil {
 		return err
@@ -216,7 +208,7 @@ func (r *run) exportLogs(ctx context.Context, put func(string, []byte) error) er
 			r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
 			continue
 		}
-		err = ledger.ExportEntries(r.id, seat.Peer, head, entries, logDir{put, "logs/" + seat.Peer.String() + "/"})
+		err = ledger.ExportEntries(r.id, seat.Peer, head, entries, put.In("logs/"+seat.Peer.String()+"/"))
 		if err != nil {
 			return fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
 		}

@@ -10,6 +10,14 @@ import (
 // Put writes one file of an export. Names use forward slashes.
 type Put func(name string, b []byte) error
 
+// WriteFile implements ledger.Dir.
+func (p Put) WriteFile(name string, b []byte) error { return p(name, b) }
+
+// In returns a Put whose names get a prefix.
+func (p Put) In(prefix string) Put {
+	return func(name string, b []byte) error { return p(prefix+name, b) }
+}
+
 // RecordFile is the name of record r in an export: a chain item, which is the
 // record with what proves it.
 func RecordFile(r uint64) string { return fmt.Sprintf("records/%08d", r) }

@@ -48,21 +48,13 @@ func (m *Sim) export(dir string) error {
 	})
 }
 
-// files puts the files of one log under a prefix.
-type files struct {
-	put    elastic.Put
-	prefix string
-}
-
-func (f files) WriteFile(name string, b []byte) error { return f.put(f.prefix+name, b) }
-
 func (sw *Swarm) exportLog(n *Node, put elastic.Put) error {
 	if len(n.heads) == 0 {
 		return nil
 	}
 	l, err := ledger.Open(ledger.Config{KV: n.disk.log, Key: n.Key, Run: sw.Run, Now: sw.Loop.Now})
 	if err == nil {
-		_, err = l.Export(files{put, "logs/" + n.ID.String() + "/"})
+		_, err = l.Export(put.In("logs/" + n.ID.String() + "/"))
 	}
 	if err != nil {
 		return fmt.Errorf("log of peer %d: %w", n.Index, err)
