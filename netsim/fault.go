@@ -4,58 +4,22 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apiary-net/hived/consensus"
 )
 
 // fault is a FaultSpec at work.
 type fault struct {
-	spec      *FaultSpec
-	sim       *Sim
-	nextRound uint64
+	spec *FaultSpec
+	sim  *Sim
 }
 
-// arm schedules the faults of a scenario.
-func (m *Sim) arm() {
-	for i := range m.Scenario.Faults {
-		f := &fault{spec: &m.Scenario.Faults[i], sim: m}
-		if f.nextRound = f.spec.FirstRound(); f.nextRound > 0 {
-			m.byRound = append(m.byRound, f)
-			continue
-		}
-		m.Swarm.Loop.After(f.spec.FirstTime(), f.fire)
-	}
-}
-
-// over reports whether the fault happens no more.
-func (f *fault) over() bool {
-	return f.sim.quiet || f.spec.Until.D > 0 && f.sim.Swarm.Loop.Since() > f.spec.Until.D
-}
-
-// fire does it now, and again later if it is to.
-func (f *fault) fire() {
-	if f.over() {
-		return
-	}
-	f.do()
-	if f.spec.Every.At > 0 {
-		f.sim.Swarm.Loop.After(f.spec.Every.At, f.fire)
-	}
-}
-
-// round is told that a record was decided.
-func (f *fault) round(r uint64) {
-	if f.over() || f.nextRound == 0 || r+1 < f.nextRound {
-		return
-	}
-	f.nextRound = 0
-	f.do()
-	switch {
-	case f.spec.Every.Round > 0:
-		f.nextRound = r + 1 + f.spec.Every.Round
-	case f.spec.Every.At > 0:
-		f.sim.Swarm.Loop.After(f.spec.Every.At, f.fire)
-	}
+// schedule returns when the scenario's faults happen.
+func (m *Sim) schedule() *Schedule {
+	loop := m.Swarm.Loop
+	return &Schedule{Since: loop.Since, After: func(d time.Duration, do func()) { loop.After(d, do) },
+		Do: func(f *FaultSpec) { (&fault{f, m}).do() }}
 }
 
 // Candidate is a machine that a fault may befall.

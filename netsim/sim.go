@@ -19,10 +19,9 @@ type Sim struct {
 	Scenario *Scenario
 	Swarm    *Swarm
 
-	byRound []*fault
-	quiet   bool // no more faults: the end is near
-	kills   int
-	stuck   string // why the run did not end
+	faults *Schedule
+	kills  int
+	stuck  string // why the run did not end
 }
 
 // Options of Run.
@@ -88,7 +87,9 @@ func NewSim(s *Scenario, o Options) (*Sim, error) {
 		return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
 	}
 	s.outfit(sw)
-	return &Sim{Scenario: s, Swarm: sw}, nil
+	m := &Sim{Scenario: s, Swarm: sw}
+	m.faults = m.schedule()
+	return m, nil
 }
 
 // Run runs it to its end.
@@ -96,14 +97,12 @@ func (m *Sim) Run(ctx context.Context, o Options) (*Result, error) {
 	began := time.Now()
 	sw := m.Swarm
 	sw.onRecord = func(r uint64) {
-		for _, f := range m.byRound {
-			f.round(r)
-		}
+		m.faults.Decided(r)
 		if o.Progress != nil {
 			o.Progress(Progress{Round: r, Rounds: m.Scenario.Swarm.Rounds, Kills: m.kills, Virtual: sw.Loop.Since()})
 		}
 	}
-	m.arm()
+	m.faults.Arm(m.Scenario.Faults)
 	if err := sw.Start(); err != nil {
 		return nil, err
 	}
@@ -203,7 +202,7 @@ func (m *Sim) finished() bool {
 // calm stops the faults, brings everybody back and waits until all hold the
 // version that is the newest now.
 func (m *Sim) calm(ctx context.Context) error {
-	m.quiet = true
+	m.faults.Calm()
 	sw := m.Swarm
 	sw.Partition(nil)
 	for _, n := range sw.Nodes {

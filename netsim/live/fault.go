@@ -12,60 +12,20 @@ func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
 // fault is a FaultSpec at work.
 type fault struct {
-	spec      *netsim.FaultSpec
-	p         *player
-	nextRound uint64
+	spec *netsim.FaultSpec
+	p    *player
 }
 
-// arm schedules the faults.
-func (p *player) arm() {
-	for i := range p.s.Faults {
-		f := &fault{spec: &p.s.Faults[i], p: p}
-		if f.nextRound = f.spec.FirstRound(); f.nextRound > 0 {
-			p.byRound = append(p.byRound, f)
-			continue
-		}
-		p.at(f.spec.FirstTime(), f.fire)
-	}
+// arm schedules the faults, which happen in calls of step.
+func (p *player) arm(ctx context.Context) {
+	p.faults = &netsim.Schedule{Since: p.since, After: func(d time.Duration, do func()) { p.after(d, func(context.Context) { do() }) },
+		Do: func(f *netsim.FaultSpec) { (&fault{f, p}).do(ctx) }}
+	p.faults.Arm(p.s.Faults)
 }
 
-// at does something at a time of the scenario.
-func (p *player) at(at time.Duration, do func(context.Context)) {
-	p.timers = append(p.timers, timer{at, do})
-}
-
-func (p *player) after(d time.Duration, do func(context.Context)) { p.at(p.since()+d, do) }
-
-func (f *fault) over() bool {
-	return f.p.quiet || f.spec.Until.D > 0 && f.p.since() > f.spec.Until.D
-}
-
-// fire does it now, and again later if it is to.
-func (f *fault) fire(ctx context.Context) {
-	if f.over() {
-		return
-	}
-	f.do(ctx)
-	if f.spec.Every.At > 0 {
-		f.p.after(f.spec.Every.At, f.fire)
-	}
-}
-
-// decided tells the faults that a record was decided.
-func (p *player) decided(ctx context.Context, r uint64) {
-	for _, f := range p.byRound {
-		if f.over() || f.nextRound == 0 || r+1 < f.nextRound {
-			continue
-		}
-		f.nextRound = 0
-		f.do(ctx)
-		switch {
-		case f.spec.Every.Round > 0:
-			f.nextRound = r + 1 + f.spec.Every.Round
-		case f.spec.Every.At > 0:
-			p.after(f.spec.Every.At, f.fire)
-		}
-	}
+// after does something after a time.
+func (p *player) after(d time.Duration, do func(context.Context)) {
+	p.timers = append(p.timers, timer{p.since() + d, do})
 }
 
 // do befalls those who are picked.

@@ -57,9 +57,7 @@ func (p *player) readRounds(ctx context.Context, m *machine) {
 		if p.cfg.Progress != nil {
 			p.cfg.Progress(netsim.Progress{Round: l.Round, Rounds: p.s.Swarm.Rounds, Kills: p.kills, Virtual: p.since()})
 		}
-		if !p.quiet {
-			p.decided(ctx, l.Round)
-		}
+		p.faults.Decided(l.Round)
 	})
 }
 

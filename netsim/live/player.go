@@ -49,9 +49,8 @@ type player struct {
 	run      string
 	origin   time.Time // when the process began
 	began    time.Time // when the run was made: the time of the scenario
-	quiet    bool      // no more faults: the end is near
+	faults   *netsim.Schedule
 	timers   []timer
-	byRound  []*fault
 	started  chan startResult
 
 	turn    int // machine that is asked next
@@ -178,7 +177,7 @@ func (p *player) begin(ctx context.Context) error {
 	for i := range p.events {
 		p.events[i].Ms = 0
 	}
-	p.arm()
+	p.arm(ctx)
 	return nil
 }
 
@@ -272,7 +271,7 @@ func (p *player) tick(ctx context.Context) error {
 // calm ends the faults, brings everybody back and waits until all have the
 // version that is the newest now.
 func (p *player) calm(ctx context.Context) error {
-	p.quiet = true
+	p.faults.Calm()
 	p.heal()
 	for _, m := range p.machines {
 		p.pause(m, false)

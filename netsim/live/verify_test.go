@@ -133,10 +133,10 @@ every = "round 2"
 	var cuts paths = map[[2]int]bool{}
 	p := newPlayer(Config{Scenario: s, Network: cuts, Machines: []Machine{still{}, still{}, still{}}})
 	p.began = time.Now()
-	p.arm()
+	p.arm(t.Context())
 	got := ""
 	for r := range uint64(9) {
-		p.decided(t.Context(), r)
+		p.faults.Decided(r)
 		n := 0
 		for _, cut := range cuts {
 			if cut {
