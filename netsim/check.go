@@ -48,13 +48,7 @@ func newChecker(sw *Swarm) *checker {
 		}
 		return n.Index, n.Lie == nil, true
 	}
-	block := func(id wire.CID) []byte {
-		if e := sw.pool.blocks[id]; e != nil {
-			return e.b
-		}
-		return nil
-	}
-	return &checker{sw: sw, books: NewBooks(&sw.Genesis, who, block), ends: map[int]bool{}}
+	return &checker{sw: sw, books: NewBooks(&sw.Genesis, who, sw.pool.Block), ends: map[int]bool{}}
 }
 
 func (c *checker) fail(name, format string, args ...any) {
@@ -232,12 +226,8 @@ func (c *checker) holds(n *Node, version wire.CID) bool {
 // memory checks that old versions are dropped.
 func (c *checker) memory() {
 	for _, n := range c.sw.Nodes {
-		epochs := map[uint64]bool{}
-		for _, e := range n.disk.states.ids {
-			epochs[e] = true
-		}
-		if len(epochs) > 3 {
-			c.fail(checkMemory, "peer %d keeps versions of %d epochs", n.Index, len(epochs))
+		if epochs := n.disk.states.epochs(); epochs > 3 {
+			c.fail(checkMemory, "peer %d keeps versions of %d epochs", n.Index, epochs)
 		}
 	}
 }

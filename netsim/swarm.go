@@ -50,7 +50,8 @@ type Swarm struct {
 	cancel context.CancelFunc
 	root   wire.Digest
 	model  *simModel
-	pool   *pool
+	pool   *Pool
+	values *values
 	byID   map[wire.PeerID]*Node
 	sorted []*Node // by peer id
 	cuts   map[[2]int]bool
@@ -95,7 +96,7 @@ func NewSwarm(cfg SwarmConfig) (*Swarm, error) {
 		cfg.Trail = NewTrail(nil)
 	}
 	sw := &Swarm{Loop: NewLoop(), cfg: cfg, log: discard(cfg.Logger), rng: rand.New(rand.NewPCG(cfg.Seed, 0x6e657473696d)),
-		root: wire.Sum([]byte("netsim")), pool: newPool(), byID: map[wire.PeerID]*Node{}, cuts: map[[2]int]bool{}, trail: cfg.Trail}
+		root: wire.Sum([]byte("netsim")), pool: NewPool(), values: newValues(), byID: map[wire.PeerID]*Node{}, cuts: map[[2]int]bool{}, trail: cfg.Trail}
 	sw.trail.loop = sw.Loop
 	sw.check = newChecker(sw)
 	sw.ctx, sw.cancel = sw.Loop.Context(context.Background(), elastic.Forever)
@@ -116,7 +117,7 @@ func (sw *Swarm) makeNodes() error {
 		if err != nil {
 			return err
 		}
-		n := &Node{Index: i, Key: k, ID: k.Peer(), Speed: 1, sw: sw, disk: newDisk(sw.pool), wires: wires{link: sw.cfg.Link}}
+		n := &Node{Index: i, Key: k, ID: k.Peer(), Speed: 1, sw: sw, disk: newDisk(sw.pool, sw.values), wires: wires{link: sw.cfg.Link}}
 		sw.Nodes = append(sw.Nodes, n)
 		sw.byID[n.ID] = n
 	}

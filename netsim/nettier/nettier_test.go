@@ -17,7 +17,6 @@ import (
 
 	"github.com/apiary-net/hived/netsim"
 	"github.com/apiary-net/hived/netsim/live"
-	"github.com/apiary-net/hived/wire"
 )
 
 var (
@@ -72,7 +71,7 @@ func play(t *testing.T, s *netsim.Scenario, o netsim.Options, real bool) (r *net
 			k := int64(s.Swarm.Peers)
 			each = footprint{(now.heap - before.heap) / k, (now.stacks - before.stacks) / k, (now.goroutines - before.goroutines) / k}
 		}}
-		shared := &pool{blocks: map[wire.CID]*pooled{}}
+		shared := netsim.NewPool()
 		for i := range n {
 			k, err := keyOf(s.Swarm.Seed, i)
 			if err != nil {
