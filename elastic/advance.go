@@ -102,6 +102,9 @@ func (m *Machine) sayReady(version uint64, id wire.CID, to []wire.PeerID) Comman
 		Body: &wire.Ready{Version: id, Schema: g.Schema, Data: g.Data[0].Root}}
 }
 
+// every keeps all values.
+func every(wire.Envelope) bool { return true }
+
 // values returns the envelopes of m that keep holds for, by sender.
 func values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) []wire.Envelope {
 	var out []wire.Envelope
@@ -209,11 +212,16 @@ func (m *Machine) have(now time.Time) []Command {
 	if !m.Overdue(now) && slices.ContainsFunc(m.round.plan.Peers(), func(p wire.PeerID) bool { return m.awaited(p, now) }) {
 		return nil
 	}
-	h := m.round.haves.say(m.items)
+	return m.sayHave(now, wire.KindHave, m.round.haves, m.items)
+}
+
+// sayHave says a HAVE of one kind in the open round, if it would be news.
+func (m *Machine) sayHave(now time.Time, kind wire.Kind, b *book, known func() []wire.HaveItem) []Command {
+	h, r := b.say(known), m.round.plan.Round
 	if h == nil {
 		return nil
 	}
-	return []Command{Say{Kind: wire.KindHave, Round: m.round.plan.Round, Slot: slot("have", m.round.plan.Round), Latest: true, Body: h}}
+	return []Command{Say{Kind: kind, Round: r, Slot: slot(kind.String(), r), Latest: true, Body: h, To: m.audience(kind, now)}}
 }
 
 // items is what is known of every header.
@@ -260,7 +268,7 @@ func (m *Machine) lacksOwners(now time.Time) bool {
 func (m *Machine) inputs() Inputs {
 	head, r := m.Head(), &m.round
 	in := Inputs{
-		Haves: values(r.haves.by, func(wire.Envelope) bool { return true }),
+		Haves: values(r.haves.by, every),
 		Attests: values(m.attests, func(e wire.Envelope) bool {
 			return e.Round > head.Certified.Round && e.Round < r.plan.Round && head.Table.Of(e.Sender) > 0
 		}),

@@ -130,7 +130,7 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 	}
 	for round, m := range attests {
 		l := attestList{}
-		for _, e := range values(m, func(wire.Envelope) bool { return true }) {
+		for _, e := range values(m, every) {
 			l.Envelopes = append(l.Envelopes, e.Bytes())
 		}
 		if err := put(AttestFile(round), wire.Marshal(l)); err != nil {

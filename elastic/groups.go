@@ -178,7 +178,6 @@ func (c *composer) takeGroups() (err error) {
 		return errors.New("headers in a round of several groups")
 	}
 	c.headers, c.tally = map[wire.Digest]header{}, map[wire.Digest]*tally{}
-	names := map[wire.Digest]bool{}
 	type named struct {
 		wire.GroupResult
 		name wire.Digest
@@ -186,13 +185,12 @@ func (c *composer) takeGroups() (err error) {
 	var all []named
 	for _, r := range c.in.Groups {
 		n := named{r, r.Outcome.Digest()}
-		if names[n.name] {
+		if _, again := c.headers[n.name]; again {
 			return fmt.Errorf("two results of group %d that say the same", r.Outcome.Group)
 		}
 		if err := CheckGroupResult(c.run, c.plan, &r); err != nil {
 			return err
 		}
-		names[n.name] = true
 		c.headers[n.name] = header{} // known, so that takeHaves does not miss it
 		all = append(all, n)
 	}

@@ -123,11 +123,7 @@ func (w *worker) groupUpdates(ctx context.Context, rec, prev *wire.Record, attes
 	fctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	if prev.Table.Of(w.r.self) == 0 && !attested.Merged.IsZero() {
-		var voters []wire.PeerID
-		for _, p := range prev.Table {
-			voters = append(voters, p.Peer)
-		}
-		if u, err := w.r.loadMerged(fctx, rec.Round, attested.Merged, voters); err == nil {
+		if u, err := w.r.loadMerged(fctx, rec.Round, attested.Merged, prev.Table.Peers()); err == nil {
 			return [][]float32{u}, attested.Merged, nil
 		}
 	}

@@ -176,7 +176,6 @@ func (m *Machine) Attested(round uint64) (best wire.Attest) {
 // Known returns every envelope of the open round and what its record may hold,
 // for a peer that asks: what a round ends with first, as an answer may be cut short.
 func (m *Machine) Known() []wire.Envelope {
-	all := func(wire.Envelope) bool { return true }
 	var out []wire.Envelope
 	if m.round.proposalEnv != nil {
 		out = append(out, *m.round.proposalEnv)
@@ -184,14 +183,14 @@ func (m *Machine) Known() []wire.Envelope {
 	if m.stop != nil {
 		out = append(out, *m.stop)
 	}
-	out = append(out, values(m.round.haves.by, all)...)
+	out = append(out, values(m.round.haves.by, every)...)
 	out = append(out, m.knownOfGroups()...)
 	for _, d := range m.sortedHeaders() {
 		out = append(out, m.round.headers[d].env)
 	}
-	out = append(out, values(m.attests, all)...)
-	out = append(out, values(m.leaves, all)...)
-	return append(out, values(m.readys, all)...)
+	out = append(out, values(m.attests, every)...)
+	out = append(out, values(m.leaves, every)...)
+	return append(out, values(m.readys, every)...)
 }
 
 // Head returns the newest record, or nil.

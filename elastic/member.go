@@ -80,10 +80,7 @@ func (m *Machine) Needs() []wire.PeerID {
 // voters returns those whose HAVEs count and those who vote in the next instance:
 // a table acts some instances after its record.
 func (m *Machine) voters() []wire.PeerID {
-	out := make([]wire.PeerID, 0, wire.MaxVoters)
-	for _, p := range m.Head().Table {
-		out = append(out, p.Peer)
-	}
+	out := m.Head().Table.Peers()
 	for _, p := range m.cfg.Voters.Table(m.next) {
 		if m.Head().Table.Of(p.Peer) == 0 {
 			out = append(out, p.Peer)
@@ -174,21 +171,17 @@ func (m *Machine) member(now time.Time) []Command {
 // groupHave says what this member holds, like a voter in a round of one group.
 // Nonces stay out: who votes for an outcome has the bodies.
 func (m *Machine) groupHave(now time.Time) []Command {
-	g, r := m.round.group, m.round.plan.Round
+	g := m.round.group
 	if !m.Overdue(now) && slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) }) {
 		return nil
 	}
-	h := g.haves.say(func() []wire.HaveItem {
+	return m.sayHave(now, wire.KindGroupHave, g.haves, func() []wire.HaveItem {
 		items := m.items()
 		for i := range items {
 			items[i].Nonce = nil
 		}
 		return items
 	})
-	if h == nil {
-		return nil
-	}
-	return []Command{Say{Kind: wire.KindGroupHave, Round: r, Slot: slot("group-have", r), Latest: true, Body: h, To: m.audience(wire.KindGroupHave, now)}}
 }
 
 // composeCut makes the group's cut when it is this peer's turn: when nobody else
@@ -202,8 +195,8 @@ func (m *Machine) composeCut(now time.Time) []Command {
 		g.quorumAt = now
 	}
 	at := m.turnAt(g.quorumAt, now)
-	if len(g.cuts) > 0 && !at.IsZero() {
-		at = at.Add(2 * m.cfg.ProposalTimeout)
+	if len(g.cuts) > 0 {
+		at = after(at, 2*m.cfg.ProposalTimeout)
 	}
 	if g.composed || g.known || !due(at, now) {
 		return nil
@@ -212,8 +205,7 @@ func (m *Machine) composeCut(now time.Time) []Command {
 	for _, d := range m.sortedHeaders() {
 		headers = append(headers, m.round.headers[d].env)
 	}
-	haves := values(g.haves.by, func(wire.Envelope) bool { return true })
-	v, err := ComposeGroup(m.cfg.Genesis, m.cfg.Run, m.Head(), r, g.index, headers, haves)
+	v, err := ComposeGroup(m.cfg.Genesis, m.cfg.Run, m.Head(), r, g.index, headers, values(g.haves.by, every))
 	if err != nil {
 		return nil // a header is still to be pulled
 	}
@@ -298,8 +290,8 @@ func (m *Machine) bundle(now time.Time) []Command {
 		g.wonAt = now
 	}
 	at := m.turnAt(g.wonAt, now)
-	if g.known && !at.IsZero() { // who said it may have died before the voters heard it
-		at = at.Add(m.cfg.ProposalTimeout)
+	if g.known { // who said it may have died before the voters heard it
+		at = after(at, m.cfg.ProposalTimeout)
 	}
 	if g.bundled || !due(at, now) {
 		return nil
@@ -344,11 +336,10 @@ func (m *Machine) hearGroup(e wire.Envelope) []Command {
 // knownOfGroups returns what a peer of the same group, or a voter, may lack.
 func (m *Machine) knownOfGroups() []wire.Envelope {
 	var out []wire.Envelope
-	all := func(wire.Envelope) bool { return true }
 	if g := m.round.group; g != nil {
-		out = append(values(g.haves.by, all), values(g.cuts, all)...)
+		out = append(values(g.haves.by, every), values(g.cuts, every)...)
 		for _, d := range slices.SortedFunc(maps.Keys(g.votes), wire.Digest.Compare) {
-			out = append(out, values(g.votes[d], all)...)
+			out = append(out, values(g.votes[d], every)...)
 		}
 	}
 	for _, r := range m.sortedResults() {
@@ -364,16 +355,11 @@ func (m *Machine) groupsWake(now time.Time, add func(time.Time)) {
 	}
 	add(m.resultsBy())
 	if g := m.round.group; g != nil && !g.bundled {
-		if won := m.turnAt(g.wonAt, now); !won.IsZero() {
-			add(won)
-			add(won.Add(m.cfg.ProposalTimeout))
-		}
-		at := m.turnAt(g.quorumAt, now)
-		add(at)
-		if !at.IsZero() {
-			add(at.Add(2 * m.cfg.ProposalTimeout))
-		}
-		add(m.turnAt(g.wonAt, now))
+		cut, won := m.turnAt(g.quorumAt, now), m.turnAt(g.wonAt, now)
+		add(cut)
+		add(after(cut, 2*m.cfg.ProposalTimeout))
+		add(won)
+		add(after(won, m.cfg.ProposalTimeout))
 	}
 }
 

@@ -104,18 +104,13 @@ func (m *Machine) resultHave(now time.Time) []Command {
 	if m.Head().Table.Of(m.cfg.Self) == 0 || now.Before(m.resultsBy()) && m.awaitsGroup(now) {
 		return nil
 	}
-	r := m.round.plan.Round
-	h := m.round.haves.say(func() []wire.HaveItem {
+	return m.sayHave(now, wire.KindHave, m.round.haves, func() []wire.HaveItem {
 		items := []wire.HaveItem{}
 		for _, r := range m.sortedResults() {
 			items = append(items, r.item)
 		}
 		return items[:min(len(items), 2*wire.MaxGroups)]
 	})
-	if h == nil {
-		return nil
-	}
-	return []Command{Say{Kind: wire.KindHave, Round: r, Slot: slot("have", r), Latest: true, Body: h, To: m.audience(wire.KindHave, now)}}
 }
 
 // resultsBy returns until when voters wait for results: groups exchange until the

@@ -352,11 +352,7 @@ func (w *worker) snapshot(ctx context.Context, s *State, rec *wire.Record) (wire
 	if err != nil {
 		return wire.CID{}, err
 	}
-	var holders []wire.PeerID
-	for _, p := range rec.Table {
-		holders = append(holders, p.Peer)
-	}
-	return w.r.cfg.Snapshots.Keep(ctx, s.Round, s.ID, blocks, holders)
+	return w.r.cfg.Snapshots.Keep(ctx, s.Round, s.ID, blocks, rec.Table.Peers())
 }
 
 // restoreSnapshot takes the newest snapshot, from any k blocks of each stripe, if

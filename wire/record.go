@@ -71,6 +71,15 @@ func (t Table) Total() uint64 {
 	return n
 }
 
+// Peers returns the voters by rank.
+func (t Table) Peers() []PeerID {
+	out := make([]PeerID, len(t))
+	for i, p := range t {
+		out[i] = p.Peer
+	}
+	return out
+}
+
 // Of returns p's weight, 0 for those who do not vote.
 func (t Table) Of(p PeerID) uint64 {
 	for _, q := range t {
