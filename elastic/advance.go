@@ -242,7 +242,7 @@ func (m *Machine) propose(now time.Time) []Command {
 	if m.lacksOwners(now) || !head.Table.Quorum(m.haveWeight()) {
 		return nil
 	}
-	rec, err := compose(m.cfg.Genesis, m.cfg.Run, head, r.plan, m.inputs())
+	rec, err := m.setting().compose(m.inputs())
 	if err != nil {
 		return nil // a header is still to be pulled, or too few count
 	}

@@ -7,14 +7,24 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
+// setting is what a round is judged by: the same at every peer.
+type setting struct {
+	g    *wire.Genesis
+	run  wire.RunID
+	prev *wire.Record // of the round before
+	plan *Plan        // of the round
+}
+
+// settingAfter returns the setting of the round after h's head.
+func settingAfter(g *wire.Genesis, run wire.RunID, h History) setting {
+	return setting{g, run, h.Head(), MakePlan(g, h)}
+}
+
 // ballot is what HAVEs state of the contributions of some planned peers: of all
 // in a round of one group, whose voters say HAVE, or of one group's members, who
 // say it themselves.
 type ballot struct {
-	g      *wire.Genesis
-	run    wire.RunID
-	prev   *wire.Record
-	round  uint64
+	setting
 	shares []Share    // who may have a header, ascending
 	table  wire.Table // whose HAVEs have weight
 	kind   wire.Kind  // of the HAVEs
@@ -52,7 +62,7 @@ func (b *ballot) takeHeaders(list []wire.Envelope) ([][]byte, error) {
 	}
 	b.envs, b.headers, b.tally = list, map[wire.Digest]header{}, map[wire.Digest]*tally{}
 	for i, e := range list {
-		if e.Round != b.round || b.share(e.Sender) == nil {
+		if e.Round != b.plan.Round || b.share(e.Sender) == nil {
 			return nil, fmt.Errorf("header of %s for round %d, who is not planned for", e.Sender.Short(), e.Round)
 		}
 		if len(out[i]) > wire.MaxHeader {
@@ -78,7 +88,7 @@ func (b *ballot) takeHaves(list []wire.Envelope) ([][]byte, error) {
 	for _, e := range list {
 		power := b.table.Of(e.Sender)
 		owner := b.g.Preset.Reduced() && b.share(e.Sender) != nil
-		if power == 0 && !owner || e.Round != b.round {
+		if power == 0 && !owner || e.Round != b.plan.Round {
 			return nil, fmt.Errorf("HAVE of %s for round %d, who does not vote", e.Sender.Short(), e.Round)
 		}
 		h, err := wire.Read[wire.Have](e)

@@ -32,7 +32,6 @@ var ErrTooEarly = errors.New("too early for a record")
 // composer holds one composition. Its fields are filled from top to bottom.
 type composer struct {
 	ballot // of the voters; in a round of several groups its headers are empty
-	plan   *Plan
 	in     Inputs
 	rec    *wire.Record
 	speeds map[wire.PeerID]uint32 // that group results say
@@ -44,16 +43,15 @@ type composer struct {
 // contributions are there, and another error if an input has no place in the
 // record.
 func Compose(g *wire.Genesis, run wire.RunID, h History, in Inputs) (*wire.Record, error) {
-	return compose(g, run, h.Head(), MakePlan(g, h), in)
+	return settingAfter(g, run, h).compose(in)
 }
 
-func compose(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, in Inputs) (*wire.Record, error) {
-	if prev.Last {
+func (s setting) compose(in Inputs) (*wire.Record, error) {
+	if s.prev.Last {
 		return nil, errors.New("compose record: the run has ended")
 	}
-	c := &composer{plan: plan, in: in, ballot: ballot{g: g, run: run, prev: prev, round: plan.Round, shares: plan.Shares, table: prev.Table,
-		kind: wire.KindHave, nonces: true}}
-	c.rec = &wire.Record{V: 1, Run: run, Round: c.plan.Round, Prev: c.prev.Digest(), Certified: c.prev.Certified}
+	c := &composer{in: in, ballot: ballot{setting: s, shares: s.plan.Shares, table: s.prev.Table, kind: wire.KindHave, nonces: true}}
+	c.rec = &wire.Record{V: 1, Run: s.run, Round: c.plan.Round, Prev: c.prev.Digest(), Certified: c.prev.Certified}
 	for _, f := range []func() error{c.takeBallot, c.cut, c.certify, c.seat, c.positions} {
 		if err := f(); err != nil {
 			return nil, fmt.Errorf("compose record %d: %w", c.rec.Round, err)
@@ -65,15 +63,15 @@ func compose(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, in 
 
 // Validate checks that r is the record that its own inputs give.
 func Validate(g *wire.Genesis, run wire.RunID, h History, r *wire.Record) error {
-	return validate(g, run, h.Head(), MakePlan(g, h), r)
+	return settingAfter(g, run, h).validate(r)
 }
 
-func validate(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, r *wire.Record) error {
+func (s setting) validate(r *wire.Record) error {
 	in, err := inputsOf(r)
 	if err != nil {
 		return fmt.Errorf("validate record %d: %w", r.Round, err)
 	}
-	want, err := compose(g, run, prev, plan, in)
+	want, err := s.compose(in)
 	if err != nil {
 		return err
 	}

@@ -158,9 +158,10 @@ func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, 
 	if err := r.exportBodies(ctx, headers, nil, write); err != nil {
 		return err
 	}
+	s := setting{r.cfg.Genesis, rec.Run, h.Head(), r.mach.cfg.Plans.After(h)}
 	for _, o := range CountedGroups(rec) {
 		members := membersOf(rec, o)
-		v, err := r.model.FetchGroupCut(ctx, h.Head(), r.mach.cfg.Plans.After(h), rec, o, r.getFrom(members...))
+		v, err := fetchGroupCut(ctx, s, o, r.getFrom(members...))
 		if err != nil {
 			return err
 		}

@@ -66,12 +66,12 @@ func equalTable(members []wire.PeerID) wire.Table {
 	return t
 }
 
-// groupBallot returns the ballot of one group in the round after prev.
-func groupBallot(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, group int) *ballot {
-	members := plan.Groups[group]
-	b := &ballot{g: g, run: run, prev: prev, round: plan.Round, table: equalTable(members), kind: wire.KindGroupHave}
+// groupBallot returns the ballot of one group of the round.
+func (s setting) groupBallot(group int) *ballot {
+	members := s.plan.Groups[group]
+	b := &ballot{setting: s, table: equalTable(members), kind: wire.KindGroupHave}
 	for _, p := range members {
-		b.shares = append(b.shares, *plan.Share(p))
+		b.shares = append(b.shares, *s.plan.Share(p))
 	}
 	return b
 }
@@ -84,15 +84,14 @@ type GroupView struct {
 	Counted []CountedHeader
 }
 
-// ComposeGroup makes the cut of one group in the round after prev, which plan is
-// of, from headers and HAVEs of its members, whose lists it sorts. What it gives is
-// a function of them. It returns ErrTooEarly while HAVEs of less than two thirds of
-// the members are there.
-func ComposeGroup(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, group int, headers, haves []wire.Envelope) (*GroupView, error) {
-	if group < 0 || group >= len(plan.Groups) {
-		return nil, fmt.Errorf("compose cut of group %d: the round has %d groups", group, len(plan.Groups))
+// composeGroup makes the cut of one group from headers and HAVEs of its members,
+// whose lists it sorts. What it gives is a function of them. It returns ErrTooEarly
+// while HAVEs of less than two thirds of the members are there.
+func (s setting) composeGroup(group int, headers, haves []wire.Envelope) (*GroupView, error) {
+	if group < 0 || group >= len(s.plan.Groups) {
+		return nil, fmt.Errorf("compose cut of group %d: the round has %d groups", group, len(s.plan.Groups))
 	}
-	b := groupBallot(g, run, prev, plan, group)
+	b := s.groupBallot(group)
 	v := &GroupView{Cut: wire.GroupCut{Group: uint32(group)}}
 	var err error
 	if v.Cut.Headers, err = b.takeHeaders(headers); err == nil {
@@ -124,8 +123,8 @@ func ComposeGroup(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan
 	return v, nil
 }
 
-// OpenGroupCut checks that c is the cut that its own inputs give.
-func OpenGroupCut(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan, c *wire.GroupCut) (*GroupView, error) {
+// openGroupCut checks that c is the cut that its own inputs give.
+func (s setting) openGroupCut(c *wire.GroupCut) (*GroupView, error) {
 	var lists [2][]wire.Envelope
 	for i, raws := range [][][]byte{c.Headers, c.Haves} {
 		for _, raw := range raws {
@@ -136,7 +135,7 @@ func OpenGroupCut(g *wire.Genesis, run wire.RunID, prev *wire.Record, plan *Plan
 			lists[i] = append(lists[i], e)
 		}
 	}
-	v, err := ComposeGroup(g, run, prev, plan, int(c.Group), lists[0], lists[1])
+	v, err := s.composeGroup(int(c.Group), lists[0], lists[1])
 	if err == nil && v.Outcome.Cut != wire.Sum(wire.Marshal(c)) {
 		err = fmt.Errorf("cut of group %d: its inputs are out of order", c.Group)
 	}

@@ -60,6 +60,8 @@ func groupBench(n, size int) (*bench, *Plan) {
 	return b, MakePlan(b.g, b.h)
 }
 
+func (b *bench) setting(plan *Plan) setting { return setting{b.g, b.run, b.h.Head(), plan} }
+
 func (b *bench) index(p wire.PeerID) int {
 	return slices.IndexFunc(b.keys, func(k wire.Key) bool { return k.Peer() == p })
 }
@@ -89,7 +91,7 @@ func (b *bench) groupHave(i int, headers []wire.Envelope) wire.Envelope {
 func (b *bench) result(t *testing.T, plan *Plan, group, signers int, change func(*wire.GroupOutcome)) wire.GroupResult {
 	t.Helper()
 	headers, haves := b.groupInputs(plan, group)
-	v, err := ComposeGroup(b.g, b.run, b.h.Head(), plan, group, headers, haves)
+	v, err := b.setting(plan).composeGroup(group, headers, haves)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +134,7 @@ func (b *bench) groupHaves(results []wire.GroupResult) []wire.Envelope {
 func TestGroupCutIsAFunctionOfItsInputs(t *testing.T) {
 	b, plan := groupBench(9, 3)
 	headers, haves := b.groupInputs(plan, 1)
-	v, err := ComposeGroup(b.g, b.run, b.h.Head(), plan, 1, headers, haves)
+	v, err := b.setting(plan).composeGroup(1, headers, haves)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,16 +143,16 @@ func TestGroupCutIsAFunctionOfItsInputs(t *testing.T) {
 	}
 	slices.Reverse(headers)
 	slices.Reverse(haves)
-	again, err := ComposeGroup(b.g, b.run, b.h.Head(), plan, 1, headers, haves)
+	again, err := b.setting(plan).composeGroup(1, headers, haves)
 	if err != nil || again.Outcome.Digest() != v.Outcome.Digest() {
 		t.Fatalf("the order of the inputs changes the outcome: %v", err)
 	}
-	opened, err := OpenGroupCut(b.g, b.run, b.h.Head(), plan, &v.Cut)
+	opened, err := b.setting(plan).openGroupCut(&v.Cut)
 	if err != nil || opened.Outcome.Digest() != v.Outcome.Digest() {
 		t.Fatalf("a cut opens as another: %v", err)
 	}
 	slices.Reverse(v.Cut.Headers)
-	if _, err := OpenGroupCut(b.g, b.run, b.h.Head(), plan, &v.Cut); err == nil {
+	if _, err := b.setting(plan).openGroupCut(&v.Cut); err == nil {
 		t.Fatal("a cut out of order opens")
 	}
 }
@@ -174,7 +176,7 @@ func TestGroupCutIsRefused(t *testing.T) {
 		"voters' HAVEs":              {0, headers, []wire.Envelope{b.have(0, headers, nil)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ComposeGroup(b.g, b.run, b.h.Head(), plan, c.group, c.headers, c.haves)
+			_, err := b.setting(plan).composeGroup(c.group, c.headers, c.haves)
 			if err == nil || errors.Is(err, ErrTooEarly) != c.early {
 				t.Fatalf("gives %v", err)
 			}
@@ -192,7 +194,7 @@ func TestNothingRidesInGroups(t *testing.T) {
 	for _, p := range plan.Groups[0] {
 		haves = append(haves, b.groupHave(b.index(p), headers))
 	}
-	v, err := ComposeGroup(b.g, b.run, b.h.Head(), plan, 0, headers, haves)
+	v, err := b.setting(plan).composeGroup(0, headers, haves)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +344,7 @@ func TestPaddedHaveIsRefused(t *testing.T) {
 		spoil(&h.Items[0])
 		i := b.index(haves[0].Sender)
 		bad := append([]wire.Envelope{wire.Seal(b.keys[i], wire.KindGroupHave, b.run, plan.Round, &h)}, haves[1:]...)
-		if _, err := ComposeGroup(b.g, b.run, b.h.Head(), plan, 0, slices.Clone(headers), bad); err == nil {
+		if _, err := b.setting(plan).composeGroup(0, slices.Clone(headers), bad); err == nil {
 			t.Errorf("%s: the cut takes it", name)
 		}
 	}
@@ -387,7 +389,7 @@ func TestLargestCutAndRecord(t *testing.T) {
 func FuzzGroups(f *testing.F) {
 	b, plan := groupBench(9, 3)
 	headers, haves := b.groupInputs(plan, 0)
-	v, err := ComposeGroup(b.g, b.run, b.h.Head(), plan, 0, headers, haves)
+	v, err := b.setting(plan).composeGroup(0, headers, haves)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -399,7 +401,7 @@ func FuzzGroups(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var c wire.GroupCut
 		if wire.Unmarshal(raw, &c, wire.MaxBlock) == nil {
-			_, _ = OpenGroupCut(b.g, b.run, b.h.Head(), plan, &c) // must not panic
+			_, _ = b.setting(plan).openGroupCut(&c) // must not panic
 		}
 		var r wire.GroupResult
 		if wire.Unmarshal(raw, &r, wire.MaxMessage) == nil && CheckGroupResult(b.run, plan, &r) == nil && r.Outcome.Digest() != good.Outcome.Digest() {

@@ -230,11 +230,11 @@ func (m *Model) MergeGroups(outcomes []*wire.GroupOutcome, updates [][]float32) 
 // replayGroups recomputes the merged update of a record of several groups from
 // the evidence of each: its cut, and the contributions that this counts. Nothing
 // that the result states is believed.
-func (m *Model) replayGroups(ctx context.Context, prev *wire.Record, plan *Plan, rec *wire.Record, get GetBlock) ([]float32, error) {
+func (m *Model) replayGroups(ctx context.Context, rec *wire.Record, s setting, get GetBlock) ([]float32, error) {
 	outcomes := CountedGroups(rec)
 	var updates [][]float32
 	for _, o := range outcomes {
-		v, err := m.FetchGroupCut(ctx, prev, plan, rec, o, get)
+		v, err := fetchGroupCut(ctx, s, o, get)
 		if err != nil {
 			return nil, err
 		}
@@ -256,9 +256,8 @@ func (m *Model) replayGroups(ctx context.Context, prev *wire.Record, plan *Plan,
 	return m.MergeGroups(outcomes, updates)
 }
 
-// FetchGroupCut fetches and opens the evidence of a counted outcome of rec, the
-// record of plan's round.
-func (m *Model) FetchGroupCut(ctx context.Context, prev *wire.Record, plan *Plan, rec *wire.Record, o *wire.GroupOutcome, get GetBlock) (*GroupView, error) {
+// fetchGroupCut fetches and opens the evidence of an outcome of a round.
+func fetchGroupCut(ctx context.Context, s setting, o *wire.GroupOutcome, get GetBlock) (*GroupView, error) {
 	var c wire.GroupCut
 	err := get(ctx, []wire.CID{wire.RawDigestCID(o.Cut)}, func(_ wire.CID, b []byte) error {
 		if wire.Sum(b) != o.Cut {
@@ -272,5 +271,5 @@ func (m *Model) FetchGroupCut(ctx context.Context, prev *wire.Record, plan *Plan
 	if c.Group != o.Group {
 		return nil, fmt.Errorf("cut of group %d is of group %d", o.Group, c.Group)
 	}
-	return OpenGroupCut(m.g, rec.Run, prev, plan, &c)
+	return s.openGroupCut(&c)
 }

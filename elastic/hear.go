@@ -165,8 +165,7 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 	if len(r.of[e.Sender]) >= 2 || err != nil || len(e.Bytes()) > wire.MaxHeader { // two are proof enough
 		return nil
 	}
-	ms := uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
-	k := &known{env: e, header: *h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: ms}}
+	k := &known{env: e, header: *h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: m.sinceLearnt(now)}}
 	r.headers[d], r.of[e.Sender], r.unasked = k, append(r.of[e.Sender], k), true
 	r.haves.changed = true
 	if r.group != nil {
@@ -252,10 +251,64 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 	if e.Round < m.next || r.Round != m.round.plan.Round || e.Sender != m.cfg.Voters.Leader(head.Seed, r.Round, m.next) {
 		return nil
 	}
-	if m.round.proposal != nil || validate(m.cfg.Genesis, m.cfg.Run, head, m.round.plan, r) != nil {
+	if m.round.proposal != nil || m.setting().validate(r) != nil {
 		return nil
 	}
 	m.round.proposals[r.Digest()] = r
 	m.round.proposal, m.round.proposalEnv = r, &e
 	return nil
+}
+
+// checked books the end of a body's fetch.
+func (m *Machine) checked(now time.Time, ev BodyChecked) {
+	if r := m.round.results[ev.Header]; r != nil {
+		m.checkedResult(now, r, ev)
+		return
+	}
+	k := m.round.headers[ev.Header]
+	if k == nil {
+		return
+	}
+	if g := m.round.group; g != nil {
+		g.haves.changed = true
+	}
+	m.round.haves.changed = true
+	if k.item.State != wire.HaveSeen {
+		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
+			k.item.Parts = union(k.item.Parts, ev.Parts)
+		}
+		return
+	}
+	if !m.found(now, &k.item, ev) {
+		k.asked, m.round.unasked = false, true // not to be had yet: ask again
+	}
+	k.merged = ev.Merged
+}
+
+// found books in an item what a fetch has found, and reports whether that was
+// anything.
+func (m *Machine) found(now time.Time, it *wire.HaveItem, ev BodyChecked) bool {
+	switch {
+	case ev.Whole:
+		it.State, it.Nonce, it.Parts = wire.HaveWhole, ev.Nonce, ev.Parts
+	case ev.Reason != wire.ReasonNone:
+		it.State, it.Reason = wire.HaveRefused, ev.Reason
+	default:
+		return false
+	}
+	it.Ms = m.sinceLearnt(now)
+	return true
+}
+
+// sinceLearnt returns the milliseconds since the head was learnt.
+func (m *Machine) sinceLearnt(now time.Time) uint32 {
+	return uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
+}
+
+func union(a, b []byte) []byte {
+	out := slices.Clone(b)
+	for i := range a {
+		out[i] |= a[i]
+	}
+	return out
 }

@@ -205,6 +205,11 @@ func (m *Machine) Head() *wire.Record {
 // change them.
 func (m *Machine) History() History { return m.h }
 
+// setting returns what the open round is judged by.
+func (m *Machine) setting() setting {
+	return setting{m.cfg.Genesis, m.cfg.Run, m.Head(), m.round.plan}
+}
+
 // Plan returns the plan of the open round, or nil.
 func (m *Machine) Plan() *Plan { return m.round.plan }
 
@@ -344,45 +349,6 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 func (m *Machine) waitedFor(p wire.PeerID) bool {
 	_, ready := m.readys[p]
 	return ready || m.seated(p)
-}
-
-func (m *Machine) checked(now time.Time, ev BodyChecked) {
-	if r := m.round.results[ev.Header]; r != nil {
-		m.checkedResult(now, r, ev)
-		return
-	}
-	k := m.round.headers[ev.Header]
-	if k == nil {
-		return
-	}
-	if g := m.round.group; g != nil {
-		g.haves.changed = true
-	}
-	m.round.haves.changed = true
-	if k.item.State != wire.HaveSeen {
-		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
-			k.item.Parts = union(k.item.Parts, ev.Parts)
-		}
-		return
-	}
-	switch {
-	case ev.Whole:
-		k.item.State, k.item.Nonce, k.item.Parts, k.merged = wire.HaveWhole, ev.Nonce, ev.Parts, ev.Merged
-	case ev.Reason != wire.ReasonNone:
-		k.item.State, k.item.Reason = wire.HaveRefused, ev.Reason
-	default:
-		k.asked, m.round.unasked = false, true // not to be had yet: ask again
-		return
-	}
-	k.item.Ms = uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
-}
-
-func union(a, b []byte) []byte {
-	out := slices.Clone(b)
-	for i := range a {
-		out[i] |= a[i]
-	}
-	return out
 }
 
 func (m *Machine) trained(now time.Time, ev Trained) []Command {

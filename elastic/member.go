@@ -205,7 +205,7 @@ func (m *Machine) composeCut(now time.Time) []Command {
 	for _, d := range m.sortedHeaders() {
 		headers = append(headers, m.round.headers[d].env)
 	}
-	v, err := ComposeGroup(m.cfg.Genesis, m.cfg.Run, m.Head(), r, g.index, headers, values(g.haves.by, every))
+	v, err := m.setting().composeGroup(g.index, headers, values(g.haves.by, every))
 	if err != nil {
 		return nil // a header is still to be pulled
 	}
@@ -224,7 +224,7 @@ func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
 	if err != nil || int(c.Group) != g.index {
 		return nil
 	}
-	v, err := OpenGroupCut(m.cfg.Genesis, m.cfg.Run, m.Head(), m.round.plan, c)
+	v, err := m.setting().openGroupCut(c)
 	if err != nil {
 		return nil
 	}

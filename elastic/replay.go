@@ -7,16 +7,15 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// Updates returns the merged updates that a record counts, computed from the
+// updates returns the merged updates that a record counts, computed from the
 // contributions or, in a window, loaded as they were merged, and the CID that
-// attestations name. prev is the record before, plan that of the round, which only
-// rounds of several groups need. from returns a source of blocks for the
-// contribution of a sender.
-func (m *Model) Updates(ctx context.Context, rec, prev *wire.Record, plan *Plan, from func(sender wire.PeerID) GetBlock) ([][]float32, wire.CID, error) {
+// attestations name. s is the round's setting, whose plan only rounds of several
+// groups need. from returns a source of blocks for the contribution of a sender.
+func (m *Model) updates(ctx context.Context, rec *wire.Record, s setting, from func(sender wire.PeerID) GetBlock) ([][]float32, wire.CID, error) {
 	if m.g.Preset.Cadence.Window {
 		var out [][]float32
 		var last wire.CID
-		for _, id := range rec.Merged[:WindowSteps(rec, prev)] {
+		for _, id := range rec.Merged[:WindowSteps(rec, s.prev)] {
 			v, err := LoadVectors(ctx, m.digest, id, map[string]int{"merged": m.params}, from(wire.PeerID{}))
 			if err != nil {
 				return nil, id, fmt.Errorf("merged gradient: %w", err)
@@ -25,7 +24,7 @@ func (m *Model) Updates(ctx context.Context, rec, prev *wire.Record, plan *Plan,
 		}
 		return out, last, nil
 	}
-	merged, err := m.mergeRecord(ctx, rec, prev, plan, from)
+	merged, err := m.mergeRecord(ctx, rec, s, from)
 	if err != nil || merged == nil {
 		return nil, wire.CID{}, err
 	}
@@ -34,9 +33,9 @@ func (m *Model) Updates(ctx context.Context, rec, prev *wire.Record, plan *Plan,
 }
 
 // mergeRecord merges what rec counts; nil for nothing.
-func (m *Model) mergeRecord(ctx context.Context, rec, prev *wire.Record, plan *Plan, from func(sender wire.PeerID) GetBlock) ([]float32, error) {
+func (m *Model) mergeRecord(ctx context.Context, rec *wire.Record, s setting, from func(sender wire.PeerID) GetBlock) ([]float32, error) {
 	if len(rec.Counting) > 0 {
-		return m.replayGroups(ctx, prev, plan, rec, from(wire.PeerID{}))
+		return m.replayGroups(ctx, rec, s, from(wire.PeerID{}))
 	}
 	headers, err := CountedHeaders(rec)
 	if err != nil {
@@ -53,7 +52,7 @@ func (m *Model) Replay(ctx context.Context, start *State, recs []*wire.Record, g
 	s, plans, h := start, NewPlans(m.g), History{recs[0]}
 	for i := 1; i < len(recs); i++ {
 		rec, prev := recs[i], recs[i-1]
-		updates, merged, err := m.Updates(ctx, rec, prev, plans.After(h), func(wire.PeerID) GetBlock { return get })
+		updates, merged, err := m.updates(ctx, rec, setting{m.g, rec.Run, prev, plans.After(h)}, func(wire.PeerID) GetBlock { return get })
 		if err != nil {
 			return nil, fmt.Errorf("replay round %d: %w", rec.Round, err)
 		}

@@ -86,16 +86,9 @@ func (m *Machine) fetchResults() []Command {
 // checkedResult books the end of a result's fetch.
 func (m *Machine) checkedResult(now time.Time, r *result, ev BodyChecked) {
 	m.round.haves.changed = true
-	switch {
-	case r.item.State != wire.HaveSeen:
-	case ev.Whole:
-		r.item.State = wire.HaveWhole
-	case ev.Reason != wire.ReasonNone:
-		r.item.State, r.item.Reason = wire.HaveRefused, ev.Reason
-	default:
+	if r.item.State == wire.HaveSeen && !m.found(now, &r.item, ev) {
 		r.asked = false // not to be had yet: ask again
 	}
-	r.item.Ms = uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
 }
 
 // resultHave says which results this voter holds: when nothing is awaited any

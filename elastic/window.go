@@ -423,7 +423,7 @@ func (w *worker) windowUpdates(ctx context.Context, rec, prev *wire.Record) ([][
 	if ws := w.window; ws != nil && ws.round == rec.Round && len(ws.ids) >= n && slices.Equal(ws.ids[:n], ids) {
 		return ws.updates[:n], last, nil
 	}
-	return w.r.model.Updates(ctx, rec, prev, nil, func(wire.PeerID) GetBlock { return w.r.getFrom() })
+	return w.r.model.updates(ctx, rec, setting{g: w.r.cfg.Genesis, run: rec.Run, prev: prev}, func(wire.PeerID) GetBlock { return w.r.getFrom() })
 }
 
 // keepMerged writes the merged gradients that this peer holds for the ledger to

@@ -422,7 +422,7 @@ func (w *worker) updates(ctx context.Context, rec, prev *wire.Record, attested w
 	}
 	fctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
-	return w.r.model.Updates(fctx, rec, prev, nil, func(sender wire.PeerID) GetBlock { return w.r.getFrom(sender) })
+	return w.r.model.updates(fctx, rec, setting{g: w.r.cfg.Genesis, run: rec.Run, prev: prev}, func(sender wire.PeerID) GetBlock { return w.r.getFrom(sender) })
 }
 
 // CountedHeader is a header that a record counts.
