@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
@@ -58,19 +60,7 @@ const witnesses = 16
 // isWitness reports whether self follows p's log: in a swarm of more than
 // maxDirect members those with the least digests of both.
 func isWitness(self, p wire.PeerID, members []wire.PeerID) bool {
-	if len(members) <= maxDirect {
-		return true
-	}
-	score := func(q wire.PeerID) wire.Digest {
-		return wire.Sum(append(append([]byte("hived/witness/v1\n"), p[:]...), q[:]...))
-	}
-	mine, before := score(self), 0
-	for _, q := range members {
-		if q != self && q != p && score(q).Compare(mine) < 0 {
-			before++
-		}
-	}
-	return before < witnesses
+	return len(members) <= maxDirect || elastic.Chosen(witnesses, slices.Concat([]byte("hived/witness/v1\n"), p[:]), p, self, members)
 }
 
 // followHeads checks announced heads until ctx ends: a bigger head is believed

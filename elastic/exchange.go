@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/apiary-net/hived/wire"
@@ -278,14 +279,22 @@ func (r *Runner) takeBody(ctx context.Context, c FetchBody, mine func(int) bool,
 // besides its sender: those among the others with the least digest of (header,
 // peer).
 func Holds(header wire.Digest, sender, self wire.PeerID, others []wire.PeerID) bool {
-	score := func(p wire.PeerID) wire.Digest { return wire.Sum(append(header[:], p[:]...)) }
+	return Chosen(2, header[:], sender, self, others)
+}
+
+// Chosen reports whether self is one of the n peers that rendezvous hashing chooses
+// for a key among self and the others, but not except: those with the least digest
+// of (key, peer). Thaler and Ravishankar 1998, Using Name-Based Mappings to
+// Increase Hit Rates.
+func Chosen(n int, key []byte, except, self wire.PeerID, others []wire.PeerID) bool {
+	score := func(p wire.PeerID) wire.Digest { return wire.Sum(slices.Concat(key, p[:])) }
 	mine, better := score(self), 0
 	for _, p := range others {
-		if p != sender && p != self && score(p).Compare(mine) < 0 {
+		if p != except && p != self && score(p).Compare(mine) < 0 {
 			better++
 		}
 	}
-	return better < 2
+	return better < n
 }
 
 // Leave says good-bye: it returns when a record has put this peer to rest and its

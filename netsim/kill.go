@@ -171,7 +171,7 @@ func (cfg KillConfig) cell(ctx context.Context, preset string, every, restart ti
 	}
 	// The rate of the calm run is by second of a running process; all of them run.
 	if n := quiet.Rate * float64(s.Swarm.Peers) * r.Virtual; n > 0 {
-		c.Pace = round6(float64(r.Counted) / n)
+		c.Pace = Round6(float64(r.Counted) / n)
 	}
 	return c, nil
 }

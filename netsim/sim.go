@@ -254,8 +254,7 @@ func (m *Sim) restart(n *Node) {
 func (m *Sim) result() (*Result, error) {
 	sw, c := m.Swarm, m.Swarm.check
 	r := &Result{Schema: "hived.netsim/v1", Scenario: m.Scenario.Name, Tier: TierEvent, Seed: m.Scenario.Swarm.Seed, Commit: Commit(), Digest: sw.trail.Digest(),
-		Peers: m.Scenario.Swarm.Peers, Kills: m.kills, Hung: c.hung, Counted: c.books.Counted, Computed: round6(sw.computed),
-		Virtual: sw.Loop.Since().Seconds(), Steps: sw.Loop.Steps, Violates: c.found, Failure: m.stuck}
+		Peers: m.Scenario.Swarm.Peers, Kills: m.kills, Hung: c.hung, Virtual: sw.Loop.Since().Seconds(), Steps: sw.Loop.Steps, Violates: c.found, Failure: m.stuck}
 	cids := map[wire.CID]bool{}
 	up := sw.uptime
 	var newest *Node
@@ -278,12 +277,7 @@ func (m *Sim) result() (*Result, error) {
 		}
 	}
 	r.CIDs = len(cids)
-	if sw.computed > 0 {
-		r.Useful = round6(float64(c.books.Counted) / sw.computed)
-	}
-	if up > 0 {
-		r.Rate = round6(float64(c.books.Counted) / up.Seconds())
-	}
+	r.Tally(c.books.Counted, sw.computed, up)
 	if newest != nil {
 		loss, err := m.loss(newest)
 		if err != nil {
@@ -295,7 +289,20 @@ func (m *Sim) result() (*Result, error) {
 	return r, nil
 }
 
-func round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }
+// Tally sets what follows from local steps that counted, those that were done, and
+// the time of all processes.
+func (r *Result) Tally(counted uint64, computed float64, up time.Duration) {
+	r.Counted, r.Computed = counted, Round6(computed)
+	if computed > 0 {
+		r.Useful = Round6(float64(counted) / computed)
+	}
+	if up > 0 {
+		r.Rate = Round6(float64(counted) / up.Seconds())
+	}
+}
+
+// Round6 rounds to six decimals, as results are printed.
+func Round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // judge holds the result against what the scenario expects.
 func (m *Sim) judge(r *Result) { m.Scenario.Expect.Judge(r, m.finished(), m.Swarm.check.liars) }

@@ -110,10 +110,15 @@ func NewSwarm(cfg SwarmConfig) (*Swarm, error) {
 	return sw, sw.makeGenesis()
 }
 
+// KeyOf returns the key of machine i of the simulations with a seed, in all tiers.
+func KeyOf(seed uint64, i int) (wire.Key, error) {
+	raw := sha256.Sum256(fmt.Appendf(nil, "hived/netsim/%d/%d", seed, i))
+	return wire.KeyFromSeed(raw[:])
+}
+
 func (sw *Swarm) makeNodes() error {
 	for i := range sw.cfg.Peers + sw.cfg.Spare {
-		seed := sha256.Sum256(fmt.Appendf(nil, "hived/netsim/%d/%d", sw.cfg.Seed, i))
-		k, err := wire.KeyFromSeed(seed[:])
+		k, err := KeyOf(sw.cfg.Seed, i)
 		if err != nil {
 			return err
 		}

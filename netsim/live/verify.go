@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,13 +53,7 @@ func (p *player) result(ctx context.Context) (*netsim.Result, error) {
 	if err := p.verify(ctx, r, dirs, ups); err != nil {
 		return nil, err
 	}
-	r.Computed = round6(p.dones)
-	if p.dones > 0 {
-		r.Useful = round6(float64(r.Counted) / p.dones)
-	}
-	if p.uptime > 0 {
-		r.Rate = round6(float64(r.Counted) / p.uptime.Seconds())
-	}
+	r.Tally(r.Counted, p.dones, p.uptime)
 	r.Failure = p.stuck
 	p.s.Expect.Judge(r, finished, "")
 	if p.found != nil {
@@ -70,8 +63,6 @@ func (p *player) result(ctx context.Context) (*netsim.Result, error) {
 	r.Seconds = time.Since(p.origin).Seconds()
 	return r, p.cfg.Trail.Flush()
 }
-
-func round6(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // exports takes the run from the first and the last of the daemons that run, and
 // of others if one of these does not give it.
@@ -120,7 +111,7 @@ func (p *player) verify(ctx context.Context, r *netsim.Result, dirs []string, up
 			return p.writeTrail()
 		}
 		if i == 0 {
-			r.Loss, r.Rounds = round6(v.Loss), v.Rounds
+			r.Loss, r.Rounds = netsim.Round6(v.Loss), v.Rounds
 		}
 		if books, err = p.readExport(tree, name, books, logs); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -2,7 +2,6 @@ package nettier
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,11 +37,6 @@ type running struct {
 	client *daemon.Client
 	cancel context.CancelCauseFunc
 	ended  chan error
-}
-
-func keyOf(seed uint64, i int) (wire.Key, error) {
-	b := sha256.Sum256(fmt.Appendf(nil, "hived/netsim/%d/%d", seed, i))
-	return wire.KeyFromSeed(b[:])
 }
 
 // ID implements live.Machine.

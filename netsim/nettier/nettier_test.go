@@ -73,7 +73,7 @@ func play(t *testing.T, s *netsim.Scenario, o netsim.Options, real bool) (r *net
 		}}
 		shared := netsim.NewPool()
 		for i := range n {
-			k, err := keyOf(s.Swarm.Seed, i)
+			k, err := netsim.KeyOf(s.Swarm.Seed, i)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -112,8 +111,7 @@ func Play(exe string) func(context.Context, *netsim.Scenario, netsim.Options) (*
 
 // newBox makes machine i of a scenario; its local steps take at least step.
 func newBox(root, exe string, seed uint64, i int, data string, step time.Duration) (*box, error) {
-	raw := sha256.Sum256(fmt.Appendf(nil, "hived/netsim/%d/%d", seed, i))
-	key, err := wire.KeyFromSeed(raw[:])
+	key, err := netsim.KeyOf(seed, i)
 	if err != nil {
 		return nil, err
 	}
