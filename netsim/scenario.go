@@ -203,7 +203,7 @@ func (s *Scenario) config() SwarmConfig {
 	return SwarmConfig{Peers: w.Peers, Strangers: strangers, Spare: w.Spare, Rounds: rounds, Preset: w.Preset, Codec: w.Codec, Topology: w.Topology, Steps: w.Steps, Seed: w.Seed,
 		Model: ModelConfig{Kind: s.Model.Kind, Params: s.Model.Params, Batch: s.Model.Batch, LR: float32(s.Model.LR), Step: s.Model.Step.D,
 			Floor: s.Model.Floor, Scale: s.Model.Scale, Power: s.Model.Power},
-		MinPeers: w.MinPeers, MinDeadline: w.DeadlineMin.D, MaxDeadline: w.DeadlineMax.D, Link: link, Detect: w.Detect.D,
+		MinPeers: w.MinPeers, Group: w.Group, MinDeadline: w.DeadlineMin.D, MaxDeadline: w.DeadlineMax.D, Link: link, Detect: w.Detect.D,
 		Change: func(g *wire.Genesis) {
 			if w.Aggregator != "" {
 				g.Preset.Aggregator = w.Aggregator
