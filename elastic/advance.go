@@ -117,33 +117,34 @@ func values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) 
 	return out
 }
 
-// train starts local work, or says READY where the plan does not know us.
+// train starts local work, or says READY where the plan does not know us. Who leaves
+// does its work of the open round all the same: the record that puts it to rest ends
+// that round, and its group counts on its vote.
 func (m *Machine) train(now time.Time) []Command {
 	r := &m.round
 	if m.applied != m.Head().Round || m.applying {
 		return nil
 	}
-	if m.leaving {
-		if r.left || !m.seated(m.cfg.Self) {
+	share := r.plan.Share(m.cfg.Self)
+	if share == nil {
+		if r.ready || m.leaving || !m.seated(m.cfg.Self) && !m.cfg.Genesis.Admission.Admits(m.cfg.Self) {
 			return nil
 		}
+		r.ready = true
+		// The version's CID is for people: what counts is the header's base later.
+		return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version, m.audience(wire.KindReady, now))}
+	}
+	var out []Command
+	if m.leaving && !r.left {
 		r.left = true
-		return []Command{Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"},
-			To: m.audience(wire.KindLeave, now)}}
+		out = append(out, Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"},
+			To: m.audience(wire.KindLeave, now)})
 	}
-	if s := r.plan.Share(m.cfg.Self); s != nil {
-		if r.trained {
-			return nil
-		}
+	if !r.trained {
 		r.trained = true
-		return []Command{Train{Plan: r.plan, Share: *s, Prev: m.Head()}}
+		out = append(out, Train{Plan: r.plan, Share: *share, Prev: m.Head()})
 	}
-	if r.ready || !m.seated(m.cfg.Self) && !m.cfg.Genesis.Admission.Admits(m.cfg.Self) {
-		return nil
-	}
-	r.ready = true
-	// The version's CID is for people: what counts is the header's base later.
-	return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version, m.audience(wire.KindReady, now))}
+	return out
 }
 
 // fetch asks for the bodies of known headers. Under a reduced topology everybody
@@ -151,7 +152,7 @@ func (m *Machine) train(now time.Time) []Command {
 func (m *Machine) fetch(now time.Time) []Command {
 	var out []Command
 	rest := m.cfg.Genesis.Preset.Reduced() && (m.Overdue(now) || slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
-	if !rest && !m.round.unasked {
+	if !rest && (!m.round.unasked || !m.shown(now)) {
 		return nil
 	}
 	m.round.unasked = false
@@ -168,6 +169,10 @@ func (m *Machine) fetch(now time.Time) []Command {
 	}
 	return out
 }
+
+// shown reports whether others show this peer bodies of the open round: to who has
+// committed, and to everybody after the deadline.
+func (m *Machine) shown(now time.Time) bool { return m.HoldsHeaderOf(m.cfg.Self) || m.Overdue(now) }
 
 func (m *Machine) sortedHeaders() []wire.Digest {
 	out := make([]wire.Digest, 0, len(m.round.headers))
@@ -188,9 +193,6 @@ func (m *Machine) resolved(p wire.PeerID) bool {
 // disconnected for a while, and not for long after it was away in this round: it
 // may have lost its work, and begin it anew.
 func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
-	if _, leaves := m.leaves[p]; leaves && !m.HoldsHeaderOf(p) {
-		return false
-	}
 	if m.round.away[p] && !m.HoldsHeaderOf(p) && !now.Before(m.learnt.Add(m.round.plan.Typical)) {
 		return false
 	}
