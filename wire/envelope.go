@@ -77,14 +77,17 @@ func (e *Envelope) signed() []byte {
 var ErrSignature = errors.New("signature does not verify")
 
 // Seal signs body, one of this package's nouns or a []byte that is already
-// encoded, as a statement of k's owner.
+// encoded, as a statement of k's owner. Its signature need not be checked again in
+// this process.
 func Seal(k Key, kind Kind, run RunID, round uint64, body any) Envelope {
 	raw, ok := body.([]byte)
 	if !ok {
 		raw = Marshal(body)
 	}
 	e := Envelope{V: 1, Kind: kind, Run: run, Round: round, Sender: k.Peer(), Body: raw}
-	e.Sig = k.Sign(envelopeDomain, e.signed())
+	msg := e.signed()
+	e.Sig = k.Sign(envelopeDomain, msg)
+	verified.add(signatureDigest(e.Sender, append([]byte(envelopeDomain), msg...), e.Sig), struct{}{}, 1)
 	e.raw = Marshal(e)
 	e.name = Sum(e.raw)
 	return e
