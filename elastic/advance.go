@@ -107,7 +107,7 @@ func every(wire.Envelope) bool { return true }
 
 // values returns the envelopes of m that keep holds for, by sender.
 func values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) []wire.Envelope {
-	var out []wire.Envelope
+	out := make([]wire.Envelope, 0, len(m))
 	for _, e := range m {
 		if keep(e) {
 			out = append(out, e)
@@ -193,10 +193,26 @@ func (m *Machine) resolved(p wire.PeerID) bool {
 // disconnected for a while, and not for long after it was away in this round: it
 // may have lost its work, and begin it anew.
 func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
-	if m.round.away[p] && !m.HoldsHeaderOf(p) && !now.Before(m.learnt.Add(m.round.plan.Typical)) {
+	if m.round.away[p] && !m.HoldsHeaderOf(p) && !now.Before(m.learnt.Add(m.typical())) {
 		return false
 	}
 	return !m.resolved(p) && !m.isGone(p, now)
+}
+
+// typical is when a peer that began with the round should be done: as the plan says,
+// and in a round that no arrival was recorded before, a quarter later than this
+// peer was done itself.
+func (m *Machine) typical() time.Duration {
+	t := m.round.plan.Typical
+	if mine := m.round.of[m.cfg.Self]; len(mine) > 0 && t >= m.maxDeadline() {
+		took := time.Duration(mine[0].item.Ms) * time.Millisecond
+		return min(t, took+took/4)
+	}
+	return t
+}
+
+func (m *Machine) maxDeadline() time.Duration {
+	return time.Duration(m.cfg.Genesis.Deadline.MaxMs) * time.Millisecond
 }
 
 // isGone reports whether p has been disconnected for a while.
@@ -277,7 +293,7 @@ func (m *Machine) inputs() Inputs {
 		Leaves: values(m.leaves, func(e wire.Envelope) bool { return e.Round == r.plan.Round && m.seated(e.Sender) }),
 	}
 	if m.grouped() {
-		for _, r := range m.sortedResults() {
+		for _, r := range m.round.byGroup {
 			in.Groups = append(in.Groups, r.GroupResult)
 		}
 	} else {
@@ -399,7 +415,7 @@ func (m *Machine) wake(now time.Time) []Command {
 	}
 	m.groupsWake(now, add)
 	if m.round.plan != nil && len(m.round.away) > 0 {
-		add(m.learnt.Add(m.round.plan.Typical))
+		add(m.learnt.Add(m.typical()))
 	}
 	if m.applied < m.Head().Round && !m.applying && !m.mayApply(now) {
 		add(m.helpAt())

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 
 	"github.com/apiary-net/hived/wire"
 )
 
 // chain keeps decided records and certificates in a KV: rec/ROUND holds a
 // chainItem, base/last the newest certificate of a base decision.
-type chain struct{ kv KV }
+type chain struct {
+	kv     KV
+	newest atomic.Pointer[wire.Record] // that was put in this life
+}
 
 // chainItem is a decided record with what proves it: a certificate, or for
 // record 0 the creator's envelope.
@@ -26,7 +30,7 @@ func recordKey(r uint64) []byte { return binary.BigEndian.AppendUint64([]byte("r
 
 var baseKey = []byte("base/last")
 
-func (c chain) put(p PersistRecord) error {
+func (c *chain) put(p PersistRecord) error {
 	it := chainItem{Record: p.Record.Bytes()}
 	if p.Cert != nil {
 		it.Cert = wire.Marshal(p.Cert)
@@ -36,10 +40,20 @@ func (c chain) put(p PersistRecord) error {
 	if err := c.kv.Apply([][2][]byte{{recordKey(p.Record.Round), wire.Marshal(it)}}, nil, true); err != nil {
 		return fmt.Errorf("persist record %d: %w", p.Record.Round, err)
 	}
+	c.newest.Store(p.Record)
 	return nil
 }
 
-func (c chain) get(r uint64) (it chainItem, rec *wire.Record, err error) {
+// record returns the record of round r, which the caller must not change.
+func (c *chain) record(r uint64) (*wire.Record, error) {
+	if rec := c.newest.Load(); rec != nil && rec.Round == r {
+		return rec, nil
+	}
+	_, rec, err := c.get(r)
+	return rec, err
+}
+
+func (c *chain) get(r uint64) (it chainItem, rec *wire.Record, err error) {
 	if it, err = c.item(r); err != nil {
 		return it, nil, err
 	}
@@ -48,7 +62,7 @@ func (c chain) get(r uint64) (it chainItem, rec *wire.Record, err error) {
 }
 
 // item is get without decoding the record.
-func (c chain) item(r uint64) (it chainItem, err error) {
+func (c *chain) item(r uint64) (it chainItem, err error) {
 	b, err := c.raw(r)
 	if err != nil {
 		return it, err
@@ -57,7 +71,7 @@ func (c chain) item(r uint64) (it chainItem, err error) {
 }
 
 // raw is item without decoding anything.
-func (c chain) raw(r uint64) ([]byte, error) { return c.kv.Get(recordKey(r)) }
+func (c *chain) raw(r uint64) ([]byte, error) { return c.kv.Get(recordKey(r)) }
 
 func openItem(b []byte) (it chainItem, err error) {
 	err = wire.UnmarshalAny(b, &it, maxChainItem)
@@ -77,7 +91,7 @@ func (it chainItem) cert() (*wire.Cert, error) {
 
 // walk calls f for every persisted record from round lo on, ascending, until one
 // is missing.
-func (c chain) walk(lo uint64, f func(it chainItem, r *wire.Record) error) error {
+func (c *chain) walk(lo uint64, f func(it chainItem, r *wire.Record) error) error {
 	for r := lo; ; r++ {
 		it, rec, err := c.get(r)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +112,7 @@ const restored = 2 * planWindow
 
 // tail returns the round of the first of the newest records that a restart needs.
 // Records are contiguous, so their number is found by halving.
-func (c chain) tail() (uint64, error) {
+func (c *chain) tail() (uint64, error) {
 	missing := func(r uint64) (bool, error) {
 		_, err := c.raw(r)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -135,11 +149,11 @@ func (c chain) tail() (uint64, error) {
 	return lo - restored, nil
 }
 
-func (c chain) putBase(cert *wire.Cert) error {
+func (c *chain) putBase(cert *wire.Cert) error {
 	return c.kv.Apply([][2][]byte{{baseKey, wire.Marshal(cert)}}, nil, true)
 }
 
-func (c chain) base() *wire.Cert {
+func (c *chain) base() *wire.Cert {
 	b, err := c.kv.Get(baseKey)
 	if err != nil {
 		return nil
@@ -158,7 +172,7 @@ type pullRequest struct {
 	Next     uint64   // first record that is lacking
 	Instance uint64   // next instance
 	Known    [][]byte // first 8 bytes of the digests of envelopes that it has
-	Proposal bool     // the open round's proposal is wanted: by voters
+	Composes bool     // it may compose a record: proposals and READYs are of use
 }
 
 // pullAnswer is what a peer gives.

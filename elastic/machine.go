@@ -98,6 +98,7 @@ type round struct {
 	haves       *book                    // of the voters, in reduced rounds of owners too
 	group       *membership              // of this peer, in a round of several groups; else nil
 	results     map[wire.Digest]*result  // of groups, by outcome
+	byGroup     []*result                // the same, in resultOrder
 	asked       bool                     // somebody who is ahead
 	away        map[wire.PeerID]bool     // who was disconnected for a while
 	trained     bool                     // Train was asked for

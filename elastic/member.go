@@ -89,20 +89,53 @@ func (m *Machine) voters() []wire.PeerID {
 	return out
 }
 
-// wantsProposal reports whether this peer has use for the open round's proposal:
-// who does not vote learns the record when it is decided.
-func (m *Machine) wantsProposal() bool {
-	return !m.grouped() || slices.Contains(m.voters(), m.cfg.Self)
+// composes reports whether this peer may have use for what makes a record: the open
+// round's proposal and the READYs of newcomers. In a large swarm that are voters, and
+// before the start its creator; others learn the record when it is decided.
+func (m *Machine) composes() bool {
+	g := m.cfg.Genesis
+	switch {
+	case len(m.h) == 0:
+		return g.MinPeers <= g.Group || m.cfg.Self == g.Creator
+	case m.grouped():
+		return slices.Contains(m.voters(), m.cfg.Self)
+	}
+	return true
 }
 
 // Quiet reports whether nothing is to be expected yet: in a large swarm all train
-// for the first part of a round, and need not ask each other what is new.
+// for the first part of a round, and nobody is shown anything before its own work is
+// done.
 func (m *Machine) Quiet(now time.Time) bool {
-	if !m.grouped() || m.applied < m.Head().Round {
-		return false
+	return m.grouped() && m.applied == m.Head().Round && m.round.trained && !m.shown(now) && now.Before(m.learnt.Add(m.typical()))
+}
+
+// informed returns those of some peers who know what this one may lack of the open
+// round: in a round of several groups its own and, for who composes records, the
+// voters. It is everybody where that is nobody, and when the round is late.
+func (m *Machine) informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
+	if !m.grouped() || m.Overdue(now) {
+		return peers
 	}
-	typical := m.round.plan.Typical
-	return typical < time.Duration(m.cfg.Genesis.Deadline.MaxMs)*time.Millisecond && now.Before(m.learnt.Add(typical/2))
+	near := map[wire.PeerID]bool{}
+	for _, p := range m.exchanging() {
+		near[p] = true
+	}
+	if m.composes() {
+		for _, p := range m.voters() {
+			near[p] = true
+		}
+	}
+	var out []wire.PeerID
+	for _, p := range peers {
+		if near[p] {
+			out = append(out, p)
+		}
+	}
+	if out == nil {
+		return peers
+	}
+	return out
 }
 
 // audience returns to whom a statement goes: nil for everybody.
@@ -151,8 +184,11 @@ func (m *Machine) speaking(now time.Time) []wire.PeerID {
 // turnAt returns when this peer may speak for its group after a moment: the first
 // leader at once, a stand-in later. It is the zero time for others.
 func (m *Machine) turnAt(since time.Time, now time.Time) time.Time {
+	if since.IsZero() {
+		return since
+	}
 	rank := slices.Index(m.speaking(now), m.cfg.Self)
-	if rank < 0 || since.IsZero() {
+	if rank < 0 {
 		return time.Time{}
 	}
 	return since.Add(time.Duration(rank) * m.cfg.ProposalTimeout / 2)
@@ -342,7 +378,7 @@ func (m *Machine) knownOfGroups() []wire.Envelope {
 			out = append(out, values(g.votes[d], every)...)
 		}
 	}
-	for _, r := range m.sortedResults() {
+	for _, r := range m.round.byGroup {
 		out = append(out, r.env)
 	}
 	return out

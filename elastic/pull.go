@@ -50,7 +50,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
 	for _, e := range envs {
 		raw := e.Bytes()
 		d := wire.Sum(raw)
-		if known[string(d[:8])] || e.Kind == wire.KindProposal && !req.Proposal {
+		if known[string(d[:8])] || !req.Composes && (e.Kind == wire.KindProposal || e.Kind == wire.KindReady) {
 			continue
 		}
 		if size += len(raw); size > pullBudget {
@@ -61,11 +61,13 @@ func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
 	return wire.Marshal(ans), nil
 }
 
-// pullSome asks one random peer for what is lacking while a round is open. It
-// runs in the loop.
+// pullSome asks a random peer that may know for what is lacking while a round is
+// open. It runs in the loop.
 func (r *Runner) pullSome() {
-	peers := r.cfg.Net.Peers()
-	if len(peers) > 0 && r.env.Now().Sub(r.lastPull) >= pullInterval/2 {
+	if r.env.Now().Sub(r.lastPull) < pullInterval/2 {
+		return
+	}
+	if peers := r.mach.informed(r.cfg.Net.Peers(), r.env.Now()); len(peers) > 0 {
 		r.pullFrom(peers[r.cfg.Rand.IntN(len(peers))])
 	}
 }
@@ -78,7 +80,7 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 	}
 	r.pulling[p] = false
 	r.lastPull = r.env.Now()
-	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Proposal: r.mach.wantsProposal()}
+	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Composes: r.mach.composes()}
 	if h := r.mach.Head(); h != nil {
 		req.Next = h.Round + 1
 	}

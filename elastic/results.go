@@ -44,22 +44,17 @@ func (m *Machine) hearResult(e wire.Envelope) {
 	}
 	r.item = wire.HaveItem{Header: d, State: wire.HaveSeen}
 	m.round.results[d] = &r
+	at, _ := slices.BinarySearchFunc(m.round.byGroup, &r, resultOrder)
+	m.round.byGroup = slices.Insert(m.round.byGroup, at, &r)
 	m.round.haves.changed = true
 	if own {
 		g.known = true
 	}
 }
 
-// sortedResults returns the known results by group and outcome.
-func (m *Machine) sortedResults() []*result {
-	out := make([]*result, 0, len(m.round.results))
-	for _, r := range m.round.results {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, func(a, b *result) int {
-		return cmp.Or(cmp.Compare(a.Outcome.Group, b.Outcome.Group), a.item.Header.Compare(b.item.Header))
-	})
-	return out
+// resultOrder is by group, then by outcome.
+func resultOrder(a, b *result) int {
+	return cmp.Or(cmp.Compare(a.Outcome.Group, b.Outcome.Group), a.item.Header.Compare(b.item.Header))
 }
 
 // fetchResults asks for what groups merged.
@@ -68,7 +63,7 @@ func (m *Machine) fetchResults() []Command {
 		return nil
 	}
 	var out []Command
-	for _, r := range m.sortedResults() {
+	for _, r := range m.round.byGroup {
 		if r.item.State != wire.HaveSeen || r.asked {
 			continue
 		}
@@ -99,7 +94,7 @@ func (m *Machine) resultHave(now time.Time) []Command {
 	}
 	return m.sayHave(now, wire.KindHave, m.round.haves, func() []wire.HaveItem {
 		items := []wire.HaveItem{}
-		for _, r := range m.sortedResults() {
+		for _, r := range m.round.byGroup {
 			items = append(items, r.item)
 		}
 		return items[:min(len(items), 2*wire.MaxGroups)]
@@ -115,20 +110,23 @@ func (m *Machine) resultsBy() time.Time {
 
 // awaitsGroup reports whether a group's result is not here yet but can still come.
 func (m *Machine) awaitsGroup(now time.Time) bool {
-	done := map[uint32]bool{}
-	for _, r := range m.round.results {
+	done := make([]bool, len(m.round.plan.Groups))
+	for _, r := range m.round.byGroup {
 		if r.item.State != wire.HaveSeen {
 			done[r.Outcome.Group] = true
 		}
 	}
 	for i, members := range m.round.plan.Groups {
+		if done[i] {
+			continue
+		}
 		up := 0
 		for _, p := range members {
 			if !m.isGone(p, now) {
 				up++
 			}
 		}
-		if !done[uint32(i)] && 3*up >= 2*len(members) {
+		if 3*up >= 2*len(members) {
 			return true
 		}
 	}

@@ -82,7 +82,7 @@ type Runner struct {
 	self  wire.PeerID
 	model *Model
 	mach  *Machine // owned by the loop
-	chain chain
+	chain *chain
 	cache *cache
 	crowd atomic.Pointer[crowd] // replaced by the loop
 	log   *slog.Logger
@@ -157,7 +157,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("data: root %s here, %s in the genesis of run %s", cfg.DataRoot.Short(), cfg.Genesis.Data[0].Root.Short(), cfg.Genesis.Name)
 	}
 	env, inbox := cfg.Env, cfg.Env.NewSignal()
-	r := &Runner{cfg: cfg, env: env, self: self, model: model, chain: chain{cfg.KV}, cache: newCache(),
+	r := &Runner{cfg: cfg, env: env, self: self, model: model, chain: &chain{kv: cfg.KV}, cache: newCache(),
 		log:   cfg.Logger.With("run", cfg.Run.Short()),
 		inbox: inbox, events: newMailbox[Event](env, inbox, eventQueue), votes: newMailbox[wire.Envelope](env, inbox, eventQueue),
 		calls: newMailbox[*call](env, inbox, eventQueue), jobs: newMailbox[func(context.Context)](env, env.NewSignal(), 16),

@@ -283,11 +283,11 @@ func (w *worker) advance(ctx context.Context, c Apply, attested wire.Attest) (wi
 	if err := w.restoreSnapshot(ctx); err == nil {
 		return wire.CID{}, nil
 	}
-	_, rec, err := w.r.chain.get(w.state.Round + 1)
+	rec, err := w.r.chain.record(w.state.Round + 1)
 	if err != nil {
 		return wire.CID{}, err
 	}
-	_, prev, err := w.r.chain.get(w.state.Round)
+	prev, err := w.r.chain.record(w.state.Round)
 	if err != nil {
 		return wire.CID{}, err
 	}
@@ -312,7 +312,7 @@ func (w *worker) adopt(ctx context.Context, s *State, merged wire.CID) error {
 	if err := w.keep(s); err != nil {
 		return fmt.Errorf("keep version %d: %w", s.Round, err)
 	}
-	_, rec, err := w.r.chain.get(s.Round)
+	rec, err := w.r.chain.record(s.Round)
 	if err != nil {
 		return fmt.Errorf("adopt version %d: %w", s.Round, err)
 	}
@@ -370,7 +370,7 @@ func (w *worker) restoreSnapshot(ctx context.Context) error {
 	if version <= w.state.Round {
 		return fmt.Errorf("restore snapshot: version %d is not newer than %d", version, w.state.Round)
 	}
-	_, next, err := w.r.chain.get(version + 1)
+	next, err := w.r.chain.record(version + 1)
 	if err != nil || next.Certified.Round != version || next.Certified.Version != id {
 		return fmt.Errorf("restore snapshot: version %d is not certified by the next record: %w", version, errors.Join(err))
 	}
