@@ -197,6 +197,28 @@ func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
 	return !m.resolved(p) && !m.isGone(p, now)
 }
 
+// waits reports whether a voter waits for any of some peers before it says what it
+// holds. Who came late takes the word of more than a third of the weight for whom to
+// wait: it is given no bodies before it has work of its own, perhaps not before the
+// deadline, and the others may need its word for a quorum.
+func (m *Machine) waits(now time.Time, peers []wire.PeerID, b *book, t wire.Table) bool {
+	open := slices.DeleteFunc(slices.Clone(peers), func(p wire.PeerID) bool { return !m.awaited(p, now) })
+	preset := m.cfg.Genesis.Preset
+	if len(open) == 0 || !m.round.late || preset.Reduced() || preset.Cadence.Window || !t.More(b.weight(t)) {
+		return len(open) > 0
+	}
+	known, whole := b.count(t)
+	for d, weight := range known {
+		if m.round.headers[d] == nil && t.More(weight) {
+			return true // it is on its way to here
+		}
+	}
+	return slices.ContainsFunc(open, func(p wire.PeerID) bool {
+		mine := m.round.of[p]
+		return len(mine) > 0 && !t.More(whole[mine[0].item.Header])
+	})
+}
+
 // isGone reports whether p has been disconnected for a while.
 func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
 	since, gone := m.gone[p]
@@ -209,7 +231,7 @@ func (m *Machine) have(now time.Time) []Command {
 	if !m.speaks(m.cfg.Self) {
 		return nil
 	}
-	if !m.Overdue(now) && slices.ContainsFunc(m.round.plan.Peers(), func(p wire.PeerID) bool { return m.awaited(p, now) }) {
+	if !m.Overdue(now) && m.waits(now, m.round.plan.Peers(), m.round.haves, m.Head().Table) {
 		return nil
 	}
 	return m.sayHave(now, wire.KindHave, m.round.haves, m.items)

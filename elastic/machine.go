@@ -99,6 +99,7 @@ type round struct {
 	group       *membership              // of this peer, in a round of several groups; else nil
 	results     map[wire.Digest]*result  // of groups, by outcome
 	asked       bool                     // somebody who is ahead
+	late        bool                     // this peer was away when it began, or has no part in it
 	away        map[wire.PeerID]bool     // who was disconnected for a while
 	trained     bool                     // Train was asked for
 	ready       bool                     // READY was said
@@ -147,6 +148,7 @@ func (m *Machine) Restore(now time.Time, h History, next uint64, start wire.CID,
 		return
 	}
 	m.open()
+	m.round.late = true
 	if m.round.plan != nil {
 		m.round.haves.restore(m.cfg.LastHave(wire.KindHave, m.round.plan.Round))
 		if m.round.group != nil {
@@ -403,11 +405,13 @@ func (m *Machine) commit(now time.Time, p PersistRecord) []Command {
 		out = append(out, StopTraining{r.Round})
 	}
 	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.learnt)})
+	late := r.Round > 0 && !m.round.haves.told
 	m.h, m.learnt, m.bases = m.h.With(r), now, 0
 	if c != nil {
 		m.next = c.Instance + 1
 	}
 	m.open()
+	m.round.late = late || m.round.plan != nil && m.round.plan.Share(m.cfg.Self) == nil
 	m.turned = true
 	return out
 }

@@ -1,0 +1,64 @@
+package netsim
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// tooks runs a scenario file's text and returns how long each round took.
+func tooks(t *testing.T, text string) []time.Duration {
+	t.Helper()
+	s, err := ParseScenario("x.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r, err := simulateInto(t.Context(), dir, s, Options{})
+	if err != nil || r.Violates != nil || r.Failure != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var out []time.Duration
+	err = ReadEvents(filepath.Join(dir, EventsFile), func(e Event) error {
+		if e.Kind == "decided" {
+			out = append(out, time.Duration(e.TookMs)*time.Millisecond)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+const fewVoters = `name = "few"
+[swarm]
+peers = 5
+rounds = 6
+steps = 24
+deadline_min = "1s"
+deadline_max = "20s"
+seed = 1
+[model]
+kind = "quadratic"
+params = 64
+step = "100ms"
+`
+
+// A voter that is back in the middle of a round may have no bodies before the
+// deadline, but the others do not wait for that if its word makes the quorum.
+func TestVoterThatIsBackDoesNotHoldUpTheRound(t *testing.T) {
+	for name, faults := range map[string]string{
+		"not planned for": "[[fault]]\nwhat = \"kill\"\nwho = \"3\"\nat = \"round 3\"\nrestart = \"3s\"\n[[fault]]\nwhat = \"kill\"\nwho = \"4\"\nat = \"round 4\"\n",
+		"begins anew":     "[[fault]]\nwhat = \"kill\"\nwho = \"4\"\nat = \"round 3\"\n[[fault]]\nwhat = \"kill\"\nwho = \"3\"\nat = \"round 4\"\nrestart = \"2200ms\"\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i, took := range tooks(t, fewVoters+faults) {
+				// A local round takes 2.4 s, the deadline is at three times that.
+				if took > 3500*time.Millisecond {
+					t.Errorf("round %d took %v", i, took)
+				}
+			}
+		})
+	}
+}
