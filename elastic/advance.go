@@ -219,6 +219,26 @@ func (m *Machine) waits(now time.Time, peers []wire.PeerID, b *book, t wire.Tabl
 	})
 }
 
+// Guests returns the voters without a part in the open round, once all who have one
+// have committed or are gone: nobody is left then who could copy what they are given,
+// and the others may need their word for a quorum.
+func (m *Machine) Guests(now time.Time) []wire.PeerID {
+	plan := m.round.plan
+	if plan == nil || m.grouped() {
+		return nil
+	}
+	var out []wire.PeerID
+	for _, v := range m.Head().Table {
+		if plan.Share(v.Peer) == nil {
+			out = append(out, v.Peer)
+		}
+	}
+	if len(out) == 0 || slices.ContainsFunc(plan.Shares, func(s Share) bool { return !m.HoldsHeaderOf(s.Peer) && !m.isGone(s.Peer, now) }) {
+		return nil
+	}
+	return out
+}
+
 // isGone reports whether p has been disconnected for a while.
 func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
 	since, gone := m.gone[p]

@@ -2,6 +2,7 @@ package netsim
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -44,6 +45,17 @@ kind = "quadratic"
 params = 64
 step = "100ms"
 `
+
+// Of three voters one is gone and one has no part in the round: the word of both
+// others is needed for what counts.
+func TestVoterWithoutAPartMayHaveBodies(t *testing.T) {
+	const faults = "[[fault]]\nwhat = \"kill\"\nwho = \"2\"\nat = \"round 3\"\nrestart = \"3s\"\n[[fault]]\nwhat = \"kill\"\nwho = \"1\"\nat = \"round 4\"\n"
+	for i, took := range tooks(t, strings.Replace(fewVoters, "peers = 5", "peers = 3", 1)+faults) {
+		if took > 3500*time.Millisecond {
+			t.Errorf("round %d took %v", i, took)
+		}
+	}
+}
 
 // A voter that is back in the middle of a round may have no bodies before the
 // deadline, but the others do not wait for that if its word makes the quorum.
