@@ -30,6 +30,7 @@ type Options struct {
 	Logger   *slog.Logger // default: discards
 	Progress func(p Progress)
 	Dir      string // where further files may go; empty: nowhere
+	Force    bool   // what another scenario wrote there may be replaced
 }
 
 // Progress is where a simulation stands.
