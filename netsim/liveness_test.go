@@ -74,3 +74,19 @@ func TestVoterThatIsBackDoesNotHoldUpTheRound(t *testing.T) {
 		})
 	}
 }
+
+// A rate that is too large leaves nothing to decide: that is what is said, and not
+// that a round hangs.
+func TestDivergedModelIsNoHang(t *testing.T) {
+	for _, more := range []string{"", "time = \"20s\"\n"} {
+		text := "name = \"x\"\n[swarm]\npeers = 3\nrounds = 5\nsteps = 8\ndeadline_max = \"5s\"\n" + more + "[model]\nparams = 64\nlr = 1e9\n"
+		s, err := ParseScenario("x.toml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Simulate(t.Context(), s, Options{})
+		if err != nil || r.Violates != nil || r.Hung != 0 || !strings.Contains(r.Failure, "training diverged in round 1") || !strings.Contains(r.Failure, "model.lr = 1e+09 is too large") {
+			t.Errorf("%q: %+v, %v", more, r, err)
+		}
+	}
+}
