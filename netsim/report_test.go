@@ -153,6 +153,41 @@ func TestScenarioRefusals(t *testing.T) {
 	}
 }
 
+// A fault that would do nothing is refused with its line: who wrote it meant
+// something else.
+func TestIdleFaultsAreRefused(t *testing.T) {
+	const head = "name = \"x\"\n[swarm]\npeers = 4\nrounds = 5\ntime = \"60s\"\n"
+	kill := "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\n"
+	for text, want := range map[string]string{
+		"what = \"kill\"\nat = \"60s\"":                                    "x.toml:8: fault 1 (kill): at: it would happen at 1m0s, the run ends at 1m0s",
+		"what = \"kill\"\nevery = \"90s\"":                                 "x.toml:8: fault 1 (kill): every: it would happen at 1m30s, the run ends at 1m0s",
+		"what = \"kill\"\nat = \"round 6\"":                                "x.toml:8: fault 1 (kill): at: it would happen in round 6, the run has 5",
+		"what = \"kill\"\nat = \"9s\"\nevery = \"1s\"\nuntil = \"8s\"":     "x.toml:10: fault 1 (kill): until: it would be over at 8s, before it happens at 9s",
+		"what = \"kill\"\nat = \"9s\"\nwho = \"4\"":                        "x.toml:9: fault 1 (kill): who: there is no machine 4",
+		"what = \"kill\"\nat = \"9s\"\nwho = \"down\"":                     "x.toml:9: fault 1 (kill): who: kill is for machines that run",
+		"what = \"kill\"\nat = \"9s\"\nshare = 0.1":                        "x.toml:9: fault 1 (kill): share: 0.1 of at most 4 machines is nobody",
+		"what = \"cut\"\nat = \"9s\"\nfor = \"0s\"":                        "x.toml:9: fault 1 (cut): for: it would last no time",
+		"what = \"skew\"\nat = \"9s\"\nby = \"0s\"":                        "x.toml:9: fault 1 (skew): by: no time is no change",
+		"what = \"kill\"\nat = \"0s\"\nuntil = \"0s\"":                     "x.toml:9: fault 1 (kill): until: it would be over",
+		"what = \"partition\"\nat = \"9s\"\nwho = \"0-3\"":                 "x.toml:9: fault 1 (partition): who: all 4 machines are on one side",
+		"what = \"partition\"\nat = \"9s\"\nwho = \"all\"":                 "x.toml:9: fault 1 (partition): who: all 4 machines are on one side",
+		"what = \"heal\"\nat = \"9s\"":                                     "x.toml:7: fault 1 (heal): what: nothing is there to heal without a fault cut or partition",
+		"what = \"free\"\nat = \"9s\"":                                     "nothing is there to free without a fault full",
+		"what = \"start\"\nat = \"9s\"\nwho = \"1\"":                       "x.toml:9: fault 1 (start): who: no machine is ever down",
+		"what = \"wipe\"\nat = \"9s\"\n" + kill:                            "x.toml:6: fault 1 (wipe): who: wipe is for machines that do not run; say down or indexes",
+		"what = \"start\"\nat = \"9s\"\nwho = \"1\"\n" + kill:              "",
+		"what = \"kill\"\nat = \"59s\"":                                    "",
+		"what = \"kill\"\nat = \"round 5\"\nrestart = \"0s\"":              "",
+		"what = \"partition\"\nat = \"9s\"\nwho = \"all\"\nshare = 0.5":    "",
+		"what = \"cut\"\nat = \"9s\"\n[[fault]]\nwhat=\"heal\"\nat=\"9s\"": "",
+	} {
+		_, err := ParseScenario("x.toml", []byte(head+"[[fault]]\n"+text+"\n"))
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || daemon.CodeOf(err) != daemon.ExitConfig) {
+			t.Errorf("%q gives %v, want %q", text, err, want)
+		}
+	}
+}
+
 // A scenario runs in the tiers that it names alone.
 func TestScenarioNamesItsTiers(t *testing.T) {
 	text := []byte("name = \"x\"\ntiers = [\"net\", \"proc\"]\n[swarm]\npeers = 4\nrounds = 2\n")
