@@ -215,6 +215,14 @@ func (m *Machine) setting() setting {
 // Plan returns the plan of the open round, or nil.
 func (m *Machine) Plan() *Plan { return m.round.plan }
 
+// Leader returns who proposes the record of the open round, or zero if none is open.
+func (m *Machine) Leader() wire.PeerID {
+	if m.round.plan == nil {
+		return wire.PeerID{}
+	}
+	return m.cfg.Voters.Leader(m.Head().Seed, m.round.plan.Round, m.next)
+}
+
 // NextInstance returns the instance that decides the next record.
 func (m *Machine) NextInstance() uint64 { return m.next }
 
