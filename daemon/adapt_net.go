@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -25,8 +26,9 @@ type runNet struct {
 	node  *gossip.Node
 	topic *gossip.Topic
 
-	mu      sync.Mutex
-	members []wire.PeerID // of the newest record; guarded by mu
+	mu        sync.Mutex
+	members   []wire.PeerID // of the newest record; guarded by mu
+	witnesses []wire.PeerID // of the own log among them, nil for all; guarded by mu
 }
 
 // maxDirect is the most members that announcements go to one by one.
@@ -38,14 +40,35 @@ func (n *runNet) Publish(ctx context.Context, b []byte) error {
 	n.mu.Lock()
 	members := n.members
 	n.mu.Unlock()
-	direct := len(members) > 0 && len(members) <= maxDirect
-	for _, p := range members {
+	if len(members) > maxDirect {
+		return n.topic.Publish(ctx, b)
+	}
+	return n.tellOrPublish(ctx, members, b)
+}
+
+// tellOrPublish gives an announcement to some peers while all of them are connected,
+// else to the topic.
+func (n *runNet) tellOrPublish(ctx context.Context, to []wire.PeerID, b []byte) error {
+	direct := len(to) > 0
+	for _, p := range to {
 		direct = direct && (p == n.node.ID() || n.node.Connected(p))
 	}
 	if !direct {
 		return n.topic.Publish(ctx, b)
 	}
-	return n.Tell(ctx, members, b)
+	return n.Tell(ctx, to, b)
+}
+
+// announceHead announces a head of the own log to whom it concerns: in a large swarm
+// a mesh would carry it to everybody, and most drop it.
+func (n *runNet) announceHead(ctx context.Context, b []byte) error {
+	n.mu.Lock()
+	to := n.witnesses
+	n.mu.Unlock()
+	if to == nil {
+		return n.Publish(ctx, b)
+	}
+	return n.tellOrPublish(ctx, to, b)
 }
 
 // Tell gives an announcement to some peers, to as many as a group has at once: a
@@ -91,7 +114,9 @@ func (n *runNet) setMembers(roster []wire.Seat) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.members = members
+	if !slices.Equal(members, n.members) {
+		n.members, n.witnesses = members, witnessesOf(n.node.ID(), members)
+	}
 }
 
 func (n *runNet) Send(ctx context.Context, to wire.PeerID, kind elastic.SendKind, b []byte) error {

@@ -70,6 +70,8 @@ type RunStatus struct {
 	DecideMs float64  `json:"decide_ms_p50"`
 	Waiting  string   `json:"waiting,omitempty"`
 	Roster   []string `json:"roster"`
+	Table    []string `json:"table"`            // the voters
+	Leader   string   `json:"leader,omitempty"` // who proposes the next record
 	Error    string   `json:"error,omitempty"`
 }
 
@@ -102,7 +104,7 @@ func (d *Daemon) readiness() (bool, []string) {
 
 func (r *run) status(ctx context.Context) RunStatus {
 	g := &r.genesis
-	s := RunStatus{ID: r.id.String(), Name: g.Name, Task: g.Data[0].Name, Preset: g.Preset.Label, Rounds: g.Rounds, State: "waiting", Roster: []string{}}
+	s := RunStatus{ID: r.id.String(), Name: g.Name, Task: g.Data[0].Name, Preset: g.Preset.Label, Rounds: g.Rounds, State: "waiting", Roster: []string{}, Table: []string{}}
 	s.TrainCPU, s.Steps = time.Duration(r.trainer.cpu.Load()).Seconds(), r.trainer.done()
 	sent := r.d.node.Bytes()
 	s.Bytes.Socket = sent.Out
@@ -143,6 +145,12 @@ func (r *run) status(ctx context.Context) RunStatus {
 	if snap.Head != nil {
 		s.State = "training"
 		s.Round, s.Members, s.Voters = snap.Head.Round, len(snap.Head.Roster), len(snap.Head.Table)
+		for _, v := range snap.Head.Table {
+			s.Table = append(s.Table, v.Peer.String())
+		}
+		if !snap.Leader.IsZero() {
+			s.Leader = snap.Leader.String()
+		}
 		for _, seat := range snap.Head.Roster {
 			s.Roster = append(s.Roster, seat.Peer.String())
 			if seat.Active {

@@ -28,7 +28,7 @@ type Daemon struct {
 	cfg   Config
 	key   wire.Key
 	log   *slog.Logger
-	lock  *lock
+	lock  *Lock
 	kv    KV
 	node  *gossip.Node
 	began time.Time
@@ -54,7 +54,7 @@ func Open(cfg Config) (*Daemon, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, Fail(ExitResource, err, "make data directory %s", cfg.DataDir)
 	}
-	l, err := lockDir(cfg.DataDir)
+	l, err := LockDir(cfg.DataDir, "data directory", "stop it or choose another --data-dir")
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (d *Daemon) Close() error {
 	if d.kv != nil {
 		errs = append(errs, d.kv.Close())
 	}
-	return errors.Join(append(errs, d.lock.release())...)
+	return errors.Join(append(errs, d.lock.Release())...)
 }
 
 // ID returns the peer's id.

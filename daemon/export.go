@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
@@ -179,41 +181,55 @@ func (r *run) exportLogs(ctx context.Context, put elastic.Put) error {
 	if snap.Head == nil {
 		return errors.New("the run has not started")
 	}
+	var mu sync.Mutex // of put
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(logsAtOnce)
 	for _, seat := range snap.Head.Roster {
-		var head wire.Head
-		var entries [][]byte
-		if seat.Peer == r.d.ID() {
-			head = r.log.Head()
-			err = r.log.Read(0, head.Size, func(raw []byte, _ wire.EntryBody) error {
-				entries = append(entries, append([]byte{}, raw...))
+		g.Go(func() error {
+			head, entries, err := r.logOf(ctx, seat.Peer)
+			if err != nil && seat.Peer == r.d.ID() {
+				return err
+			}
+			if err != nil || head.Size == 0 {
+				r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
 				return nil
-			})
-		} else {
-			lctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-			head, entries, err = r.fetchLog(lctx, seat.Peer)
-			cancel()
-		}
-		if err != nil && seat.Peer == r.d.ID() {
-			return err
-		}
-		if err != nil || head.Size == 0 {
-			r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
-			continue
-		}
-		round, err := newestRound(entries)
-		if err == nil {
-			err = r.appliedUpTo(ctx, round)
-		}
-		if err != nil {
-			r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
-			continue
-		}
-		err = ledger.ExportEntries(r.id, seat.Peer, head, entries, put.In("logs/"+seat.Peer.String()+"/"))
-		if err != nil {
-			return fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
-		}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			err = ledger.ExportEntries(r.id, seat.Peer, head, entries, put.In("logs/"+seat.Peer.String()+"/"))
+			if err != nil {
+				return fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return g.Wait()
+}
+
+// logsAtOnce bounds the logs that are fetched side by side.
+const logsAtOnce = 8
+
+// logOf returns a member's log, once this peer has got to all that it names.
+func (r *run) logOf(ctx context.Context, p wire.PeerID) (head wire.Head, entries [][]byte, err error) {
+	if p == r.d.ID() {
+		head = r.log.Head()
+		err = r.log.Read(0, head.Size, func(raw []byte, _ wire.EntryBody) error {
+			entries = append(entries, append([]byte{}, raw...))
+			return nil
+		})
+	} else {
+		lctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		head, entries, err = r.fetchLog(lctx, p)
+		cancel()
+	}
+	if err != nil {
+		return head, nil, err
+	}
+	round, err := newestRound(entries)
+	if err == nil {
+		err = r.appliedUpTo(ctx, round)
+	}
+	return head, entries, err
 }
 
 // newestRound returns the newest round whose record or version a log names.

@@ -27,7 +27,7 @@ func (l sharedLog) Append(ctx context.Context, entries []wire.EntryBody) (wire.H
 	b := wire.Seal(l.r.d.key, wire.KindHead, l.r.id, head.Size, &head).Bytes()
 	pctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := l.r.net.Publish(pctx, b); err != nil {
+	if err := l.r.net.announceHead(pctx, b); err != nil {
 		l.r.d.log.Debug("head not announced", "run", l.r.id.Short(), "err", err)
 	}
 	return head, nil
@@ -61,6 +61,20 @@ const witnesses = 16
 // maxDirect members those with the least digests of both.
 func isWitness(self, p wire.PeerID, members []wire.PeerID) bool {
 	return len(members) <= maxDirect || elastic.Chosen(witnesses, slices.Concat([]byte("hived/witness/v1\n"), p[:]), p, self, members)
+}
+
+// witnessesOf returns the witnesses of p's log among the members, in the order of
+// the members; nil is everybody.
+func witnessesOf(p wire.PeerID, members []wire.PeerID) (out []wire.PeerID) {
+	if len(members) <= maxDirect {
+		return nil
+	}
+	for _, q := range members {
+		if q != p && isWitness(q, p, members) {
+			out = append(out, q)
+		}
+	}
+	return out
 }
 
 // followHeads checks announced heads until ctx ends: a bigger head is believed

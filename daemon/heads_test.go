@@ -26,6 +26,9 @@ func TestWitnesses(t *testing.T) {
 					got++
 				}
 			}
+			if told := witnessesOf(p, members); n > maxDirect && len(told) != want || n <= maxDirect && told != nil {
+				t.Fatalf("%d members: a log's head goes to %d", n, len(told))
+			}
 			if got != want {
 				t.Fatalf("%d members: a log has %d witnesses, want %d", n, got, want)
 			}

@@ -47,21 +47,21 @@ func TestIdentity(t *testing.T) {
 
 func TestLockNamesItsHolder(t *testing.T) {
 	dir := t.TempDir()
-	l, err := lockDir(dir)
+	l, err := LockDir(dir, "data directory", "stop it or choose another --data-dir")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockDir(dir); CodeOf(err) != ExitResource || !strings.Contains(err.Error(), "pid ") {
+	if _, err := LockDir(dir, "data directory", "stop it or choose another --data-dir"); CodeOf(err) != ExitResource || !strings.Contains(err.Error(), "pid ") {
 		t.Errorf("%v with code %d, want 10 and the holder", err, CodeOf(err))
 	}
-	if err := l.release(); err != nil {
+	if err := l.Release(); err != nil {
 		t.Fatal(err)
 	}
-	l, err = lockDir(dir)
+	l, err = LockDir(dir, "data directory", "stop it or choose another --data-dir")
 	if err != nil {
 		t.Fatalf("after release: %v", err)
 	}
-	if err := l.release(); err != nil {
+	if err := l.Release(); err != nil {
 		t.Error(err)
 	}
 }

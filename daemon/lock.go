@@ -9,18 +9,19 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lock holds a data directory for one process.
-type lock struct {
+// Lock holds a directory for one process.
+type Lock struct {
 	f    *flock.Flock
 	info string
 }
 
-// lockDir takes dir, or says who holds it.
-func lockDir(dir string) (*lock, error) {
-	l := &lock{f: flock.New(filepath.Join(dir, "lock")), info: filepath.Join(dir, "holder")}
+// LockDir takes dir, or says who holds it. name is what people call it, cure what
+// the second of two does.
+func LockDir(dir, name, cure string) (*Lock, error) {
+	l := &Lock{f: flock.New(filepath.Join(dir, "lock")), info: filepath.Join(dir, "holder")}
 	ok, err := l.f.TryLock()
 	if err != nil {
-		return nil, Fail(ExitResource, err, "lock data directory %s", dir)
+		return nil, Fail(ExitResource, err, "lock %s %s", name, dir)
 	}
 	if !ok {
 		holder, _ := os.ReadFile(l.info)
@@ -28,7 +29,7 @@ func lockDir(dir string) (*lock, error) {
 		if who == "" {
 			who = "another process"
 		}
-		return nil, Fail(ExitResource, nil, "data directory %s is in use by %s; stop it or choose another --data-dir", dir, who)
+		return nil, Fail(ExitResource, nil, "%s %s is in use by %s; %s", name, dir, who, cure)
 	}
 	exe, _ := os.Executable()
 	if err := os.WriteFile(l.info, fmt.Appendf(nil, "pid %d (%s)\n", os.Getpid(), filepath.Base(exe)), 0o600); err != nil {
@@ -37,7 +38,8 @@ func lockDir(dir string) (*lock, error) {
 	return l, nil
 }
 
-func (l *lock) release() error {
+// Release gives the directory back.
+func (l *Lock) Release() error {
 	_ = os.Remove(l.info) // the lock alone decides
 	return l.f.Unlock()
 }

@@ -170,10 +170,6 @@ func (m *Machine) fetch(now time.Time) []Command {
 	return out
 }
 
-// shown reports whether others show this peer bodies of the open round: to who has
-// committed, and to everybody after the deadline.
-func (m *Machine) shown(now time.Time) bool { return m.HoldsHeaderOf(m.cfg.Self) || m.Overdue(now) }
-
 func (m *Machine) sortedHeaders() []wire.Digest {
 	out := make([]wire.Digest, 0, len(m.round.headers))
 	for d := range m.round.headers {
@@ -183,51 +179,13 @@ func (m *Machine) sortedHeaders() []wire.Digest {
 	return out
 }
 
-// resolved reports whether p's contribution is whole, refused or equivocated.
-func (m *Machine) resolved(p wire.PeerID) bool {
-	mine := m.round.of[p]
-	return len(mine) > 1 || len(mine) == 1 && mine[0].item.State != wire.HaveSeen
-}
-
-// awaited reports whether this peer still waits for p: not once p has been
-// disconnected for a while, and not for long after it was away in this round: it
-// may have lost its work, and begin it anew.
-func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
-	if m.round.away[p] && !m.HoldsHeaderOf(p) && !now.Before(m.learnt.Add(m.typical())) {
-		return false
-	}
-	return !m.resolved(p) && !m.isGone(p, now)
-}
-
-// typical is when a peer that began with the round should be done: as the plan says,
-// and in a round that no arrival was recorded before, a quarter later than this
-// peer was done itself.
-func (m *Machine) typical() time.Duration {
-	t := m.round.plan.Typical
-	if mine := m.round.of[m.cfg.Self]; len(mine) > 0 && t >= m.maxDeadline() {
-		took := time.Duration(mine[0].item.Ms) * time.Millisecond
-		return min(t, took+took/4)
-	}
-	return t
-}
-
-func (m *Machine) maxDeadline() time.Duration {
-	return time.Duration(m.cfg.Genesis.Deadline.MaxMs) * time.Millisecond
-}
-
-// isGone reports whether p has been disconnected for a while.
-func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
-	since, gone := m.gone[p]
-	return gone && !now.Before(since.Add(m.cfg.GoneAfter))
-}
-
 // have says what this voter holds: when nothing is awaited any more, or at the
 // deadline and at every change after it.
 func (m *Machine) have(now time.Time) []Command {
 	if !m.speaks(m.cfg.Self) {
 		return nil
 	}
-	if !m.Overdue(now) && slices.ContainsFunc(m.round.plan.Peers(), func(p wire.PeerID) bool { return m.awaited(p, now) }) {
+	if !m.Overdue(now) && m.waits(now, m.round.plan.Peers(), m.round.haves, m.Head().Table) {
 		return nil
 	}
 	return m.sayHave(now, wire.KindHave, m.round.haves, m.items)

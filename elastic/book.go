@@ -54,6 +54,25 @@ func (b *book) weight(t wire.Table) uint64 {
 	return n
 }
 
+// count returns in the weight of a table who knows each header, and who holds it
+// whole.
+func (b *book) count(t wire.Table) (known, whole map[wire.Digest]uint64) {
+	known, whole = map[wire.Digest]uint64{}, map[wire.Digest]uint64{}
+	for p, e := range b.by {
+		h, err := wire.Read[wire.Have](e)
+		if err != nil || t.Of(p) == 0 {
+			continue
+		}
+		for _, it := range h.Items {
+			known[it.Header] += t.Of(p)
+			if it.State == wire.HaveWhole {
+				whole[it.Header] += t.Of(p)
+			}
+		}
+	}
+	return known, whole
+}
+
 // say returns the HAVE to be said, or nil if it would be no news. States only
 // rise, also over a restart.
 func (b *book) say(known func() []wire.HaveItem) *wire.Have {

@@ -3,6 +3,7 @@ package elastic
 import (
 	"bytes"
 	"io/fs"
+	"slices"
 	"sync"
 
 	"github.com/apiary-net/hived/wire"
@@ -10,7 +11,8 @@ import (
 
 // cache holds the bodies of the newest rounds in memory and knows which of them
 // may be given to whom: bodies of the open round only to peers that have
-// committed themselves, or to anyone after the deadline.
+// committed themselves, to guests once nobody is left to commit, or to anyone after
+// the deadline.
 type cache struct {
 	mu        sync.Mutex
 	items     map[wire.CID]cached
@@ -18,6 +20,7 @@ type cache struct {
 	overdue   bool                 // its deadline has passed
 	committed map[wire.PeerID]bool // whose header of the open round is known
 	voters    map[wire.PeerID]bool // of the open round: they fetch what groups merged
+	guests    []wire.PeerID        // who have no work of their own in the open round to copy into
 	size      int
 }
 
@@ -70,7 +73,7 @@ func (c *cache) get(id wire.CID) []byte {
 func (c *cache) turn(head *wire.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open, c.overdue = head.Round+1, false
+	c.open, c.overdue, c.guests = head.Round+1, false, nil
 	clear(c.committed)
 	c.voters = map[wire.PeerID]bool{}
 	for _, p := range head.Table {
@@ -96,6 +99,13 @@ func (c *cache) expire() {
 	c.overdue = true
 }
 
+// invite lets guests have the bodies of the open round.
+func (c *cache) invite(guests []wire.PeerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guests = guests
+}
+
 // serve returns a block for another peer, fs.ErrPermission while it may not have
 // it yet, or fs.ErrNotExist.
 func (c *cache) serve(asker wire.PeerID, id wire.CID) ([]byte, error) {
@@ -105,7 +115,8 @@ func (c *cache) serve(asker wire.PeerID, id wire.CID) ([]byte, error) {
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	if it.round >= c.open && c.open > 0 && !c.overdue && !c.committed[asker] && !(it.merged && c.voters[asker]) {
+	early := it.round >= c.open && c.open > 0 && !c.overdue
+	if early && !c.committed[asker] && !(it.merged && c.voters[asker]) && !slices.Contains(c.guests, asker) {
 		return nil, fs.ErrPermission
 	}
 	return it.b, nil

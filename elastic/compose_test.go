@@ -282,6 +282,32 @@ func (b *bench) drive(t *testing.T, rounds int, away ...int) *wire.Record {
 	return b.h.Head()
 }
 
+// Who says READY in time is back, and votes on: a kill and a restart miss three
+// records, and a table that lost a voter at each would soon have none to spare. Who
+// says READY and does nothing is out.
+func TestReadyKeepsTheVote(t *testing.T) {
+	b := newBench(5, nil)
+	p := b.keys[4].Peer()
+	ready := func() *wire.Record {
+		in := b.full()
+		in.Readys = []wire.Envelope{wire.Seal(b.keys[4], wire.KindReady, b.run, b.h.Head().Round, &wire.Ready{Version: wire.ManifestCID([]byte("v")), Schema: b.g.Schema, Data: b.g.Data[0].Root})}
+		b.h = b.h.With(b.compose(t, in))
+		return b.h.Head()
+	}
+	b.drive(t, 2, 4)
+	if r := ready(); r.Table.Of(p) == 0 {
+		t.Fatalf("it is back in the third record, and the table is %+v", r.Table)
+	}
+	if r := b.drive(t, 1); r.Table.Of(p) == 0 {
+		t.Fatalf("it counts, and the table is %+v", r.Table)
+	}
+	b.drive(t, 1, 4)
+	ready()
+	if r := b.drive(t, 1, 4); r.Table.Of(p) != 0 {
+		t.Fatalf("it was ready and did nothing, and the table is %+v", r.Table)
+	}
+}
+
 // Losses one after another never stop a run: the table shrinks by record.
 func TestTableShrinksAndGrows(t *testing.T) {
 	b := newBench(4, nil)

@@ -338,6 +338,7 @@ type Snapshot struct {
 	Version  wire.CID     // newest version here
 	Applied  uint64
 	Instance uint64
+	Leader   wire.PeerID // who proposes the next record; zero before the start record
 	Plan     *Plan
 	Finished bool
 }
@@ -346,7 +347,7 @@ type Snapshot struct {
 func (r *Runner) Status(ctx context.Context) (Snapshot, error) {
 	var s Snapshot
 	err := r.ask(ctx, func() {
-		s = Snapshot{Head: r.mach.Head(), Version: r.version, Applied: r.mach.Applied(), Instance: r.mach.NextInstance(), Plan: r.mach.Plan()}
+		s = Snapshot{Head: r.mach.Head(), Version: r.version, Applied: r.mach.Applied(), Instance: r.mach.NextInstance(), Leader: r.mach.Leader(), Plan: r.mach.Plan()}
 	})
 	select {
 	case <-r.ended:

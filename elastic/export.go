@@ -3,6 +3,7 @@ package elastic
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/apiary-net/hived/wire"
 )
@@ -176,23 +177,42 @@ func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, 
 }
 
 // exportBodies writes the bodies of counted headers, which their senders have,
-// and perhaps others.
+// and perhaps others. Several are fetched at a time.
 func (r *Runner) exportBodies(ctx context.Context, headers []CountedHeader, others []wire.PeerID, write func(wire.CID, []byte) error) error {
-	for _, h := range headers {
-		var werr error
-		_, err := r.model.FetchBody(ctx, &h.Header, nil, r.getFrom(append([]wire.PeerID{h.Env.Sender}, others...)...), func(id wire.CID, b []byte) {
-			if e := write(id, b); e != nil {
-				werr = e
-			}
-		})
-		if err == nil {
-			err = werr
-		}
-		if err != nil {
-			return fmt.Errorf("contribution of %s: %w", h.Env.Sender.Short(), err)
+	ctx, cancel := r.env.Context(ctx, Forever)
+	defer cancel()
+	var mu sync.Mutex // of failed and write
+	var failed error
+	fail := func(h CountedHeader, err error) {
+		if failed == nil && err != nil {
+			failed = fmt.Errorf("contribution of %s: %w", h.Env.Sender.Short(), err)
+			cancel()
 		}
 	}
-	return nil
+	fetches := newGate(r.env, maxFetchers)
+	for _, h := range headers {
+		if fetches.enter(ctx) != nil {
+			break
+		}
+		r.env.Go(func() {
+			defer fetches.leave()
+			_, err := r.model.FetchBody(ctx, &h.Header, nil, r.getFrom(append([]wire.PeerID{h.Env.Sender}, others...)...), func(id wire.CID, b []byte) {
+				mu.Lock()
+				defer mu.Unlock()
+				fail(h, write(id, b))
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			fail(h, err)
+		})
+	}
+	for range maxFetchers { // until all have left
+		_ = fetches.enter(context.Background())
+	}
+	if failed == nil {
+		failed = ctx.Err()
+	}
+	return failed
 }
 
 // exportState writes the newest version here.

@@ -3,6 +3,7 @@ package elastic
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/apiary-net/hived/wire"
@@ -60,6 +61,7 @@ func (r *Runner) loop(ctx context.Context) error {
 		r.queue = append(r.queue, Applied{Round: 0, Version: r.work.state.ID})
 	}
 	r.connect()
+	r.queue = append(r.queue, r.unconnected()...)
 	r.queue = append(r.queue, Tick{})
 	r.tickAt = r.env.Now().Add(pullInterval)
 	for ctx.Err() == nil {
@@ -75,6 +77,22 @@ func (r *Runner) loop(ctx context.Context) error {
 		_ = r.env.Wait(ctx, r.nextDue().Sub(r.env.Now()), r.inbox)
 	}
 	return ctx.Err()
+}
+
+// unconnected says of the peers of the round that an earlier life began in which of
+// them there is no connection yet: who is gone already does not go once more.
+func (r *Runner) unconnected() (out []Event) {
+	p := r.mach.Plan()
+	if p == nil || r.mach.grouped() {
+		return nil
+	}
+	connected := r.cfg.Net.Peers()
+	for _, s := range p.Shares {
+		if s.Peer != r.self && !slices.Contains(connected, s.Peer) {
+			out = append(out, Connected{Peer: s.Peer})
+		}
+	}
+	return out
 }
 
 // takeIn handles at most one event, one vote and one call, and reports whether
@@ -170,8 +188,10 @@ func (r *Runner) drain() error {
 				r.endWindow()
 			}
 		}
-		if r.mach.Overdue(r.env.Now()) {
+		if now := r.env.Now(); r.mach.Overdue(now) {
 			r.cache.expire()
+		} else if guests := r.mach.Guests(now); len(guests) > 0 {
+			r.cache.invite(guests)
 		}
 	}
 	return nil

@@ -100,6 +100,7 @@ type round struct {
 	results     map[wire.Digest]*result  // of groups, by outcome
 	byGroup     []*result                // the same, in resultOrder
 	asked       bool                     // somebody who is ahead
+	late        bool                     // this peer was away when it began, or has no part in it
 	away        map[wire.PeerID]bool     // who was disconnected for a while
 	trained     bool                     // Train was asked for
 	ready       bool                     // READY was said
@@ -148,6 +149,7 @@ func (m *Machine) Restore(now time.Time, h History, next uint64, start wire.CID,
 		return
 	}
 	m.open()
+	m.round.late = true
 	if m.round.plan != nil {
 		m.round.haves.restore(m.cfg.LastHave(wire.KindHave, m.round.plan.Round))
 		if m.round.group != nil {
@@ -213,6 +215,14 @@ func (m *Machine) setting() setting {
 
 // Plan returns the plan of the open round, or nil.
 func (m *Machine) Plan() *Plan { return m.round.plan }
+
+// Leader returns who proposes the record of the open round, or zero if none is open.
+func (m *Machine) Leader() wire.PeerID {
+	if m.round.plan == nil {
+		return wire.PeerID{}
+	}
+	return m.cfg.Voters.Leader(m.Head().Seed, m.round.plan.Round, m.next)
+}
 
 // NextInstance returns the instance that decides the next record.
 func (m *Machine) NextInstance() uint64 { return m.next }
@@ -404,11 +414,13 @@ func (m *Machine) commit(now time.Time, p PersistRecord) []Command {
 		out = append(out, StopTraining{r.Round})
 	}
 	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.learnt)})
+	late := r.Round > 0 && !m.round.haves.told
 	m.h, m.learnt, m.bases = m.h.With(r), now, 0
 	if c != nil {
 		m.next = c.Instance + 1
 	}
 	m.open()
+	m.round.late = late || m.round.plan != nil && m.round.plan.Share(m.cfg.Self) == nil
 	m.turned = true
 	return out
 }

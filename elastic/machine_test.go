@@ -24,6 +24,7 @@ func (b *bench) machine(self int) (m *Machine, start time.Time) {
 	m = NewMachine(MachineConfig{Genesis: b.g, Run: b.run, Self: b.keys[self].Peer(), Voters: electorate{head.Table, b.keys[len(b.keys)-1].Peer()}, Parts: 1})
 	start = time.Unix(1_700_000_000, 0)
 	m.Restore(start, b.h, 0, head.Certified.Version, head.Round)
+	m.round.late = false // it was there when the round began
 	return m, start
 }
 

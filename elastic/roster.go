@@ -100,8 +100,8 @@ func (c *composer) ready(e wire.Envelope) error {
 	return nil
 }
 
-// nextTable removes voters that left or were missing, adds steady members, and
-// gives the powers: one voter 1; two 2 and 1, so that the longer-standing one
+// nextTable removes voters that left or were missing and are not back yet, adds
+// steady members, and gives the powers: one voter 1; two 2 and 1, so that the longer-standing one
 // can decide alone; from three on 1 each.
 func nextTable(g *wire.Genesis, prev wire.Table, roster []wire.Seat, left map[wire.PeerID]bool) wire.Table {
 	seats := map[wire.PeerID]wire.Seat{}
@@ -111,7 +111,8 @@ func nextTable(g *wire.Genesis, prev wire.Table, roster []wire.Seat, left map[wi
 	out := wire.Table{}
 	removable := len(prev) - int(g.MinVoters)
 	for _, p := range prev {
-		gone := left[p.Peer] || seats[p.Peer].Missed >= missedToLeaveTable
+		s := seats[p.Peer]
+		gone := left[p.Peer] || s.Missed >= missedToLeaveTable && !s.Active
 		if gone && removable > 0 {
 			removable--
 			continue

@@ -33,6 +33,9 @@ type checker struct {
 	ends     map[int]bool // peers that said finished
 	instance uint64       // that decides the next record
 
+	diverged   string // who computed what is no number; empty: nobody
+	divergedIn uint64 // the round of that
+
 	liars string // the newest round in which a lying peer counted
 
 	hung     int // 1 once a round has exceeded its bound: the simulation ends there
@@ -145,10 +148,30 @@ func (c *checker) tick() {
 	}
 	since := later(c.at[len(c.at)-1], c.quorumUp)
 	if open := now.Sub(since); open > c.bound() && c.hungAt != c.head().Round+1 {
-		c.hung, c.hungAt = c.hung+1, c.head().Round+1
+		c.hungAt = c.head().Round + 1
+		if c.spoiled() != "" {
+			return // nothing is there to decide
+		}
+		c.hung++
 		c.sw.trail.add(Event{Kind: "hung", Round: c.hungAt})
 		c.fail(CheckHang, "round %d has been open for %v with a quorum up", c.hungAt, open)
 	}
+}
+
+// diverge hears of local work that is no number.
+func (c *checker) diverge(n *Node, what string) {
+	if c.diverged == "" && c.head() != nil {
+		c.divergedIn = c.head().Round + 1
+		c.diverged = fmt.Sprintf("training diverged in round %d, of which no contribution can count: peer %d %s", c.divergedIn, n.Index, what)
+	}
+}
+
+// spoiled says why the open round has nothing to count, if its work is no number.
+func (c *checker) spoiled() string {
+	if c.head() == nil || c.head().Round >= c.divergedIn {
+		return ""
+	}
+	return c.diverged
 }
 
 // quorum reports whether voters of two thirds of the weight run and can talk to

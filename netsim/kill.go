@@ -20,6 +20,7 @@ type KillConfig struct {
 	Every    []time.Duration
 	Restart  []time.Duration
 	Dir      string // where cells are kept; empty: nowhere
+	Force    bool   // cells of other failures or seeds may be replaced
 	Line     func(string)
 }
 
@@ -158,7 +159,7 @@ func (cfg KillConfig) cell(ctx context.Context, preset string, every, restart ti
 	} else {
 		dir := filepath.Join(cfg.Dir, fmt.Sprintf("%s-every-%v-restart-%v", preset, every, restart))
 		if r = resultIn(dir, s); r == nil {
-			r, err = simulateInto(ctx, dir, s, Options{})
+			r, err = simulateInto(ctx, dir, s, Options{Force: cfg.Force})
 		}
 	}
 	if err != nil {

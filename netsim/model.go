@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/tensorops/num"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -179,6 +180,7 @@ func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, err
 	if steps == 0 {
 		return u, nil
 	}
+	t.watch(u.Loss, u.Delta)
 	if t.n.Lie != nil {
 		t.n.Lie.update(u.Delta)
 	} else {
@@ -196,10 +198,19 @@ func (t *trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32
 		return 0, err
 	}
 	loss := t.m.gradient(t.theta, spans, dst)
+	t.watch(loss, dst)
 	if t.n.Lie != nil {
 		t.n.Lie.gradient(dst)
 	}
 	return loss, nil
+}
+
+// watch tells of local work that is no number: nothing of it can count.
+func (t *trainer) watch(loss float32, delta []float32) {
+	if num.Finite(loss) && !slices.ContainsFunc(delta, func(x float32) bool { return !num.Finite(x) }) {
+		return
+	}
+	t.m.sw.check.diverge(t.n, fmt.Sprintf("computed a loss of %v and values that are not finite; model.lr = %v is too large for this model", loss, t.m.cfg.LR))
 }
 
 // update is what the first steps of a job give from theta, which stays.

@@ -214,7 +214,10 @@ func (s *Scenario) badFault(f *FaultSpec) (string, error) {
 	case f.What == "slow" && f.By.D < 0:
 		return "by", fmt.Errorf("by: %v is negative", f.By.D)
 	}
-	return "who", s.badWho(f.Who)
+	if err := s.badWho(f.Who); err != nil {
+		return "who", err
+	}
+	return s.idleFault(f)
 }
 
 func (s *Scenario) badWho(who string) error {

@@ -112,37 +112,36 @@ func TestReportInBrowser(t *testing.T) {
 func TestScenarioRefusals(t *testing.T) {
 	const head = "name = \"x\"\n[swarm]\npeers = 4\nrounds = 2\n"
 	for text, want := range map[string]string{
-		head + "pears = 3\n":                                                                          `x.toml:5: unknown key "swarm.pears"; did you mean "swarm.peers"`,
-		"name = \"x\"\n[swarm]\npeers = 4\n":                                                          "must say when it ends",
-		head + "time = \"soon\"\n":                                                                    `x.toml:5:8: toml: "soon" is not a duration`,
-		head + "min_peers = 9\n":                                                                      "x.toml:5: swarm.min_peers: 9 peers begin the run, 4 are started",
-		head + "preset = \"dilocco\"\n":                                                               "swarm.preset",
-		head + "[link]\nup = \"fast\"\n":                                                              "not a rate",
-		head + "[link]\nloss = 1.5\n":                                                                 "loss",
-		head + "[[group]]\nname = \"a\"\ncount = 9\n":                                                 "groups of 9 machines, there are 4",
-		head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"charm\"\n":                                `lie "charm" is not one of`,
-		head + "[[fault]]\nwhat = \"explode\"\nat = \"1s\"\n":                                         "fault 1 (explode): what",
-		head + "[[fault]]\nwhat = \"kill\"\n":                                                         "at or every must say when",
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"round 0\"\n":                                       "rounds begin with 1",
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"7\"\n":                               "there is no machine 7",
-		head + "[[fault]]\nwhat = \"full\"\nat = \"1s\"\nrestart = \"1s\"\n":                          "restart goes with kill",
-		head + "[[fault]]\nwhat = \"kill\"\nevery = \"0s\"\n":                                         "no time passes",
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"group:g\"\n":                         `there is no group "g"`,
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\n[[fault]]\nat = \"1s\"\nwhat = \"stop\"\n":   "x.toml:10: the tier event has no fault stop",
-		head + "[[fault]]\nwhat = \"stop\"\nat = \"-1s\"\n":                                           "-1s is negative",
-		"tiers = [\"evnt\"]\n" + head:                                                                 `x.toml:1: tiers: "evnt" is not one of event, net, proc`,
-		"tiers = [\"net\"]\n" + head + "[[fault]]\nwhat = \"skew\"\nby = \"1s\"\nat = \"1s\"\n":       "x.toml:7: the tier net has no fault skew",
-		"tiers = [\"proc\"]\n" + head + "[[fault]]\nwhat = \"kill\"\nwho = \"leader\"\nat = \"1s\"\n": "x.toml:8: the tier proc has no way to see who is leader",
-		"tiers = [\"net\"]\n" + head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"copy\"\n":         "x.toml:6: the tier net has no lies",
-		head + "[model.args]\ndim = 8\n":                                                              "x.toml:5: model.args: no tier of the scenario looks at it",
-		"name = \"x\"\n[swarm]\npeers = 20000\nrounds = 2\n":                                          "swarm.peers: 20000",
-		head + "[model]\nbatch = 1000000000\n":                                                        "model.batch: 1000000000",
-		head + "[model]\nlr = nan\n":                                                                  "model.lr: NaN",
-		head + "[model]\nstep = \"1000000h\"\n":                                                       "model.step: 1000000h0m0s",
-		head + "[[group]]\nname = \"a\"\ncount = 1\nspeed = 1e-300\n":                                 "speed: 1e-300",
-		"name = \"x\"\n[swarm]\npeers = 4\nspare = -3\nrounds = 2\n":                                  "-3 spare",
-		"name = \"x\"\n[swarm]\npeers = 4\nfailures = 2\n":                                            "must say when it ends",
-		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\ncount=1\nshare=0.5\n":                        "share 0.5 and count 1",
+		head + "pears = 3\n":                                                                        `x.toml:5: unknown key "swarm.pears"; did you mean "swarm.peers"`,
+		"name = \"x\"\n[swarm]\npeers = 4\n":                                                        "must say when it ends",
+		head + "time = \"soon\"\n":                                                                  `x.toml:5:8: toml: "soon" is not a duration`,
+		head + "min_peers = 9\n":                                                                    "x.toml:5: swarm.min_peers: 9 peers begin the run, 4 are started",
+		head + "preset = \"dilocco\"\n":                                                             "swarm.preset",
+		head + "[link]\nup = \"fast\"\n":                                                            "not a rate",
+		head + "[link]\nloss = 1.5\n":                                                               "loss",
+		head + "[[group]]\nname = \"a\"\ncount = 9\n":                                               "groups of 9 machines, there are 4",
+		head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"charm\"\n":                              `lie "charm" is not one of`,
+		head + "[[fault]]\nwhat = \"explode\"\nat = \"1s\"\n":                                       "fault 1 (explode): what",
+		head + "[[fault]]\nwhat = \"kill\"\n":                                                       "at or every must say when",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"round 0\"\n":                                     "rounds begin with 1",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"7\"\n":                             "there is no machine 7",
+		head + "[[fault]]\nwhat = \"full\"\nat = \"1s\"\nrestart = \"1s\"\n":                        "restart goes with kill",
+		head + "[[fault]]\nwhat = \"kill\"\nevery = \"0s\"\n":                                       "no time passes",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\nwho = \"group:g\"\n":                       `there is no group "g"`,
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\n[[fault]]\nat = \"1s\"\nwhat = \"stop\"\n": "x.toml:10: the tier event has no fault stop",
+		head + "[[fault]]\nwhat = \"stop\"\nat = \"-1s\"\n":                                         "-1s is negative",
+		"tiers = [\"evnt\"]\n" + head:                                                               `x.toml:1: tiers: "evnt" is not one of event, net, proc`,
+		"tiers = [\"net\"]\n" + head + "[[fault]]\nwhat = \"skew\"\nby = \"1s\"\nat = \"1s\"\n":     "x.toml:7: the tier net has no fault skew",
+		"tiers = [\"net\"]\n" + head + "[[group]]\nname = \"a\"\ncount = 1\nlie = \"copy\"\n":       "x.toml:6: the tier net has no lies",
+		head + "[model.args]\ndim = 8\n":                                                            "x.toml:5: model.args: no tier of the scenario looks at it",
+		"name = \"x\"\n[swarm]\npeers = 20000\nrounds = 2\n":                                        "swarm.peers: 20000",
+		head + "[model]\nbatch = 1000000000\n":                                                      "model.batch: 1000000000",
+		head + "[model]\nlr = nan\n":                                                                "model.lr: NaN",
+		head + "[model]\nstep = \"1000000h\"\n":                                                     "model.step: 1000000h0m0s",
+		head + "[[group]]\nname = \"a\"\ncount = 1\nspeed = 1e-300\n":                               "speed: 1e-300",
+		"name = \"x\"\n[swarm]\npeers = 4\nspare = -3\nrounds = 2\n":                                "-3 spare",
+		"name = \"x\"\n[swarm]\npeers = 4\nfailures = 2\n":                                          "must say when it ends",
+		head + "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\ncount=1\nshare=0.5\n":                      "share 0.5 and count 1",
 	} {
 		if _, err := ParseScenario("x.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q gives %v, want %q", text, err, want)
@@ -150,6 +149,41 @@ func TestScenarioRefusals(t *testing.T) {
 	}
 	if _, err := ParseScenario("x.toml", []byte(head), "swarm.peers=6", "swarm.preset=ddp"); err != nil {
 		t.Errorf("--set of keys that exist: %v", err)
+	}
+}
+
+// A fault that would do nothing is refused with its line: who wrote it meant
+// something else.
+func TestIdleFaultsAreRefused(t *testing.T) {
+	const head = "name = \"x\"\n[swarm]\npeers = 4\nrounds = 5\ntime = \"60s\"\n"
+	kill := "[[fault]]\nwhat = \"kill\"\nat = \"1s\"\n"
+	for text, want := range map[string]string{
+		"what = \"kill\"\nat = \"60s\"":                                    "x.toml:8: fault 1 (kill): at: it would happen at 1m0s, the run ends at 1m0s",
+		"what = \"kill\"\nevery = \"90s\"":                                 "x.toml:8: fault 1 (kill): every: it would happen at 1m30s, the run ends at 1m0s",
+		"what = \"kill\"\nat = \"round 6\"":                                "x.toml:8: fault 1 (kill): at: it would happen in round 6, the run has 5",
+		"what = \"kill\"\nat = \"9s\"\nevery = \"1s\"\nuntil = \"8s\"":     "x.toml:10: fault 1 (kill): until: it would be over at 8s, before it happens at 9s",
+		"what = \"kill\"\nat = \"9s\"\nwho = \"4\"":                        "x.toml:9: fault 1 (kill): who: there is no machine 4",
+		"what = \"kill\"\nat = \"9s\"\nwho = \"down\"":                     "x.toml:9: fault 1 (kill): who: kill is for machines that run",
+		"what = \"kill\"\nat = \"9s\"\nshare = 0.1":                        "x.toml:9: fault 1 (kill): share: 0.1 of at most 4 machines is nobody",
+		"what = \"cut\"\nat = \"9s\"\nfor = \"0s\"":                        "x.toml:9: fault 1 (cut): for: it would last no time",
+		"what = \"skew\"\nat = \"9s\"\nby = \"0s\"":                        "x.toml:9: fault 1 (skew): by: no time is no change",
+		"what = \"kill\"\nat = \"0s\"\nuntil = \"0s\"":                     "x.toml:9: fault 1 (kill): until: it would be over",
+		"what = \"partition\"\nat = \"9s\"\nwho = \"0-3\"":                 "x.toml:9: fault 1 (partition): who: all 4 machines are on one side",
+		"what = \"partition\"\nat = \"9s\"\nwho = \"all\"":                 "x.toml:9: fault 1 (partition): who: all 4 machines are on one side",
+		"what = \"heal\"\nat = \"9s\"":                                     "x.toml:7: fault 1 (heal): what: nothing is there to heal without a fault cut or partition",
+		"what = \"free\"\nat = \"9s\"":                                     "nothing is there to free without a fault full",
+		"what = \"start\"\nat = \"9s\"\nwho = \"1\"":                       "x.toml:9: fault 1 (start): who: no machine is ever down",
+		"what = \"wipe\"\nat = \"9s\"\n" + kill:                            "x.toml:6: fault 1 (wipe): who: wipe is for machines that do not run; say down or indexes",
+		"what = \"start\"\nat = \"9s\"\nwho = \"1\"\n" + kill:              "",
+		"what = \"kill\"\nat = \"59s\"":                                    "",
+		"what = \"kill\"\nat = \"round 5\"\nrestart = \"0s\"":              "",
+		"what = \"partition\"\nat = \"9s\"\nwho = \"all\"\nshare = 0.5":    "",
+		"what = \"cut\"\nat = \"9s\"\n[[fault]]\nwhat=\"heal\"\nat=\"9s\"": "",
+	} {
+		_, err := ParseScenario("x.toml", []byte(head+"[[fault]]\n"+text+"\n"))
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || daemon.CodeOf(err) != daemon.ExitConfig) {
+			t.Errorf("%q gives %v, want %q", text, err, want)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type Options struct {
 	Logger   *slog.Logger // default: discards
 	Progress func(p Progress)
 	Dir      string // where further files may go; empty: nowhere
+	Force    bool   // what another scenario wrote there may be replaced
 }
 
 // Progress is where a simulation stands.
@@ -158,6 +159,10 @@ func (m *Sim) play(ctx context.Context) error {
 		limit = 1000 * time.Hour
 	}
 	for m.Swarm.check.found == nil {
+		if c := m.Swarm.check; c.spoiled() != "" && c.hungAt == c.divergedIn {
+			m.stuck = c.spoiled()
+			return nil
+		}
 		if w.Failures > 0 && m.kills >= w.Failures || m.Swarm.Loop.Since() >= limit || m.finished() {
 			return nil
 		}
@@ -284,6 +289,12 @@ func (m *Sim) result() (*Result, error) {
 			return nil, err
 		}
 		r.Loss = loss
+	}
+	if m.stuck == "" {
+		r.Failure = c.spoiled() // the time was up first
+	}
+	if math.IsNaN(r.Loss) || math.IsInf(r.Loss, 0) {
+		r.Failure, r.Loss = fmt.Sprintf("the loss of version %d is %v: model.lr = %v is too large for this model", r.Rounds, r.Loss, sw.model.cfg.LR), 0
 	}
 	m.judge(r)
 	return r, nil

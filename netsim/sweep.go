@@ -26,6 +26,8 @@ type SweepConfig struct {
 	Seeds []uint64
 	Jobs  int    // simulations at a time
 	Dir   string // where to write; empty: nowhere
+	// Force lets what another scenario wrote into Dir be replaced.
+	Force bool
 	// Tier is the tier of Play; default event.
 	Tier string
 	// Play runs a scenario in that tier; default Simulate.
@@ -42,6 +44,9 @@ type SweepConfig struct {
 func Sweep(ctx context.Context, c SweepConfig) ([]*Result, error) {
 	if c.Play == nil {
 		c.Tier, c.Play = TierEvent, Simulate
+	}
+	if err := c.mayWrite(); err != nil {
+		return nil, err
 	}
 	out := make([]*Result, len(c.Seeds))
 	g, ctx := errgroup.WithContext(ctx)
@@ -69,7 +74,7 @@ func (c SweepConfig) one(ctx context.Context, seed uint64) (*Result, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	s, err := ParseScenario(c.File, c.Text, append(slices.Clone(c.Set), "swarm.seed="+strconv.FormatUint(seed, 10))...)
+	s, err := c.scenario(seed)
 	if err != nil {
 		return nil, err
 	}
@@ -80,14 +85,53 @@ func (c SweepConfig) one(ctx context.Context, seed uint64) (*Result, error) {
 	if c.Dir == "" {
 		return c.Play(ctx, s, o)
 	}
-	dir := c.Dir
-	if len(c.Seeds) > 1 {
-		dir = filepath.Join(c.Dir, "seed-"+strconv.FormatUint(seed, 10))
-	}
+	dir := c.dir(seed)
 	if r := resultIn(dir, s); r != nil && r.Tier == c.Tier {
 		return r, nil
 	}
+	o.Force = c.Force
 	return playInto(ctx, dir, s, o, c.Play)
+}
+
+// scenario returns the scenario with a seed.
+func (c SweepConfig) scenario(seed uint64) (*Scenario, error) {
+	return ParseScenario(c.File, c.Text, append(slices.Clone(c.Set), "swarm.seed="+strconv.FormatUint(seed, 10))...)
+}
+
+// dir returns where a seed's files go.
+func (c SweepConfig) dir(seed uint64) string {
+	if len(c.Seeds) == 1 {
+		return c.Dir
+	}
+	return filepath.Join(c.Dir, "seed-"+strconv.FormatUint(seed, 10))
+}
+
+// Saved returns how many of the seeds have a result in the output directory.
+func (c SweepConfig) Saved() (n int) {
+	for _, seed := range c.Seeds {
+		if _, err := os.Stat(filepath.Join(c.dir(seed), ResultFile)); c.Dir != "" && err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// mayWrite refuses, before anything runs, what would replace another scenario's
+// files.
+func (c SweepConfig) mayWrite() error {
+	for _, seed := range c.Seeds {
+		if _, err := os.Stat(c.dir(seed)); c.Dir == "" || err != nil {
+			continue // there is nothing
+		}
+		s, err := c.scenario(seed)
+		if err != nil {
+			return err
+		}
+		if err := mayReplace(c.dir(seed), s, c.Force); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // resultIn returns the result of an earlier run of the same scenario and code.
@@ -110,10 +154,12 @@ func simulateInto(ctx context.Context, dir string, s *Scenario, o Options) (*Res
 }
 
 // playInto runs a scenario into a directory.
-func playInto(ctx context.Context, dir string, s *Scenario, o Options, play func(context.Context, *Scenario, Options) (*Result, error)) (*Result, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func playInto(ctx context.Context, dir string, s *Scenario, o Options, play func(context.Context, *Scenario, Options) (*Result, error)) (_ *Result, err error) {
+	lock, err := takeDir(dir, s, o.Force)
+	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
 	for _, f := range []string{ResultFile, ViolationFile} {
 		if err := os.Remove(filepath.Join(dir, f)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
@@ -132,7 +178,7 @@ func playInto(ctx context.Context, dir string, s *Scenario, o Options, play func
 	}
 	o.Trail, o.Dir = NewTrail(f), dir
 	r, err := play(ctx, s, o)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, o.Trail.Flush(), f.Close()); err != nil {
 		return nil, err
 	}
 	if r.Violates != nil {

@@ -58,9 +58,6 @@ func (s *Scenario) badTiers() (out []refusal) {
 					bad(fmt.Sprintf("fault.%d.what", i+1), "no fault %s", f.What)
 				}
 			}
-			if tier != TierEvent && (f.Who == "voter" || f.Who == "leader") {
-				bad(fmt.Sprintf("fault.%d.who", i+1), "no way to see who is %s", f.Who)
-			}
 			if tier != TierEvent && f.Power {
 				bad(fmt.Sprintf("fault.%d.power", i+1), "no power cut")
 			}

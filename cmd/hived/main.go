@@ -22,12 +22,15 @@ func run(args []string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	go catchSignals(cancel)
-	a := &app{}
+	a := &app{args: args}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var sig signalled
 	if errors.As(context.Cause(ctx), &sig) { // whatever failed, this is why
+		if daemon.CodeOf(err) == sig.code() { // and this is what was saved
+			fmt.Fprintf(os.Stderr, "hived: %v\n", err)
+		}
 		return int(sig.code())
 	}
 	if err == nil {
@@ -61,6 +64,7 @@ func catchSignals(cancel context.CancelCauseFunc) {
 
 // app holds the global flags.
 type app struct {
+	args     []string // of the command line
 	config   string
 	dataDir  string
 	api      string
@@ -125,6 +129,18 @@ func usageErrors(c *cobra.Command) {
 	for _, s := range c.Commands() {
 		usageErrors(s)
 	}
+}
+
+// commandLine is the command that was given, for a shell.
+func (a *app) commandLine() string {
+	out := "hived"
+	for _, w := range a.args {
+		if w == "" || strings.ContainsAny(w, " \t\n'\"`$&|;<>()[]{}*?!~#\\") {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		out += " " + w
+	}
+	return out
 }
 
 func (a *app) versionCmd() *cobra.Command {

@@ -75,6 +75,7 @@ type netsimFlags struct {
 	rounds, seed      uint64
 	seeds, out, tier  string
 	set               []string
+	force             bool
 }
 
 func (a *app) netsimRun() *cobra.Command {
@@ -93,7 +94,7 @@ func (a *app) netsimRun() *cobra.Command {
 		showProgress(c, &cfg)
 		rs, err := netsim.Sweep(c.Context(), cfg)
 		if err != nil {
-			return runFailed(err, cfg)
+			return a.runFailed(err, cfg)
 		}
 		return a.printResults(c, rs, cfg)
 	}}
@@ -107,12 +108,13 @@ func (a *app) netsimRun() *cobra.Command {
 	p.IntVar(&f.jobs, "jobs", 1, "runs at a time")
 	p.StringArrayVar(&f.set, "set", nil, "KEY=VALUE: change a key of the scenario, such as swarm.steps=40")
 	p.StringVarP(&f.out, "out", "o", "", "write events, CSV, result and report into this directory")
+	p.BoolVar(&f.force, "force", false, "replace what another scenario wrote into that directory")
 	return cmd
 }
 
 // sweep reads the scenario and the flags.
 func (f *netsimFlags) sweep(c *cobra.Command, arg string) (cfg netsim.SweepConfig, s *netsim.Scenario, err error) {
-	cfg = netsim.SweepConfig{File: arg, Set: f.set, Jobs: f.jobs, Dir: f.out}
+	cfg = netsim.SweepConfig{File: arg, Set: f.set, Jobs: f.jobs, Dir: f.out, Force: f.force}
 	if strings.ContainsAny(arg, "./\\") {
 		if cfg.Text, err = readSettings(arg); err != nil {
 			return cfg, nil, daemon.Fail(daemon.ExitConfig, err, "read scenario (hived netsim show NAME > FILE makes one)")
@@ -246,12 +248,25 @@ func showProgress(c *cobra.Command, cfg *netsim.SweepConfig) {
 	}
 }
 
-// runFailed says how an interrupted sweep goes on.
-func runFailed(err error, cfg netsim.SweepConfig) error {
-	if cfg.Dir != "" && len(cfg.Seeds) > 1 {
-		return daemon.Fail(daemon.CodeOf(err), err, "netsim stopped; the same command goes on where it was")
+// runFailed says what an interrupted run has saved, and how it goes on.
+func (a *app) runFailed(err error, cfg netsim.SweepConfig) error {
+	var by signalled
+	switch stopped := errors.As(err, &by); {
+	case !stopped && (cfg.Dir == "" || len(cfg.Seeds) == 1 || daemon.CodeOf(err) == daemon.ExitUsage):
+		return err
+	case !stopped:
+		return daemon.Fail(daemon.CodeOf(err), err, "netsim stopped with %d of %d seeds in %s; the same command goes on where it was", cfg.Saved(), len(cfg.Seeds), cfg.Dir)
+	case cfg.Dir == "":
+		return a.stopped(by, "nothing was saved, as no -o DIR was given; run it again with -o DIR:")
+	case len(cfg.Seeds) == 1:
+		return a.stopped(by, "the events so far are in %s; a single run cannot go on in its middle, run it again with", filepath.Join(cfg.Dir, netsim.EventsFile))
 	}
-	return err
+	return a.stopped(by, "%d of %d seeds are saved in %s; go on with", cfg.Saved(), len(cfg.Seeds), cfg.Dir)
+}
+
+// stopped is what a signal ended, with the command that was given.
+func (a *app) stopped(by signalled, format string, args ...any) error {
+	return daemon.Fail(by.code(), nil, "%v: netsim stopped; %s\n  %s", by, fmt.Sprintf(format, args...), a.commandLine())
 }
 
 func (a *app) printResults(c *cobra.Command, rs []*netsim.Result, cfg netsim.SweepConfig) error {
@@ -406,6 +421,12 @@ func (a *app) netsimKillAnything() *cobra.Command {
 				return daemon.Fail(daemon.ExitUsage, err, "wrong flag")
 			}
 			t, err := netsim.KillAnything(c.Context(), cfg)
+			if by := (signalled{}); errors.As(err, &by) {
+				if cfg.Dir == "" {
+					return a.stopped(by, "nothing was saved, as no --out DIR was given; run it again with --out DIR:")
+				}
+				return a.stopped(by, "the cells that are done are in %s; go on with", cfg.Dir)
+			}
 			if err != nil {
 				return err
 			}
@@ -426,6 +447,7 @@ func (a *app) netsimKillAnything() *cobra.Command {
 	f.StringSliceVar(&cfg.Presets, "preset", []string{"diloco", "ddp"}, "presets of hived")
 	f.DurationSliceVar(&cfg.Every, "every", []time.Duration{time.Minute, 15 * time.Second}, "time between failures")
 	f.DurationSliceVar(&cfg.Restart, "restart", []time.Duration{10 * time.Second, time.Minute, 2 * time.Minute}, "time until a killed process is back")
+	f.BoolVar(&cfg.Force, "force", false, "replace cells of other failures or seeds in that directory")
 	f.StringVar(&cfg.Dir, "out", "", "keep the cells in this directory, and go on from those that are there")
 	return cmd
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +34,31 @@ func TestNetsimRefusals(t *testing.T) {
 	for _, args := range [][]string{{"--seeds", "5"}, {"--jobs", "0"}, {"--sed", "3"}} {
 		if got := daemon.ExitCode(run(append([]string{"netsim", "run", "baseline"}, args...))); got != daemon.ExitUsage {
 			t.Errorf("netsim run baseline %v exits with %d", args, got)
+		}
+	}
+}
+
+// Ctrl-C says what was saved and the command that goes on.
+func TestNetsimInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	for _, seed := range []string{"seed-2", "seed-3"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, seed), 0o700), os.WriteFile(filepath.Join(dir, seed, netsim.ResultFile), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &app{args: []string{"netsim", "run", "churn", "--set", `tiers=["event"]`}}
+	const again = "\n  hived netsim run churn --set 'tiers=[\"event\"]'"
+	for _, c := range []struct {
+		cfg  netsim.SweepConfig
+		want string
+	}{
+		{netsim.SweepConfig{Seeds: []uint64{1}}, "nothing was saved"},
+		{netsim.SweepConfig{Seeds: []uint64{1}, Dir: dir}, "events so far are in " + filepath.Join(dir, netsim.EventsFile)},
+		{netsim.SweepConfig{Seeds: []uint64{1, 2, 3}, Dir: dir}, "2 of 3 seeds are saved in " + dir + "; go on with" + again},
+	} {
+		err := a.runFailed(fmt.Errorf("seed 1: %w", signalled{os.Interrupt}), c.cfg)
+		if daemon.CodeOf(err) != daemon.ExitInterrupted || !strings.Contains(err.Error(), c.want) || !strings.HasSuffix(err.Error(), again) {
+			t.Errorf("%v, want %q and the command", err, c.want)
 		}
 	}
 }

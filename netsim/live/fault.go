@@ -3,8 +3,10 @@ package live
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/netsim"
 )
 
@@ -35,11 +37,7 @@ func (f *fault) do(ctx context.Context) {
 		p.heal()
 		return
 	}
-	all := make([]netsim.Candidate, len(p.machines))
-	for i, m := range p.machines {
-		all[i] = netsim.Candidate{Index: i, Group: m.group, Up: m.up}
-	}
-	picked := f.spec.Pick(p.rng, all)
+	picked := f.spec.Pick(p.rng, p.candidates(ctx, f.spec.Who))
 	if len(picked) == 0 {
 		return
 	}
@@ -55,6 +53,28 @@ func (f *fault) do(ctx context.Context) {
 	for _, i := range picked {
 		f.befall(ctx, p.machines[i])
 	}
+}
+
+// candidates returns the machines that a fault may pick from. Who votes and who
+// leads is what the daemon says that knows most.
+func (p *player) candidates(ctx context.Context, who string) []netsim.Candidate {
+	var newest daemon.RunStatus
+	if who == "voter" || who == "leader" {
+		for _, m := range p.machines {
+			if m.up && !m.paused {
+				p.ask(ctx, m)
+				if m.status.Round >= newest.Round && len(m.status.Table) > 0 {
+					newest = m.status
+				}
+			}
+		}
+	}
+	all := make([]netsim.Candidate, len(p.machines))
+	for i, m := range p.machines {
+		id := m.ID().String()
+		all[i] = netsim.Candidate{Index: i, Group: m.group, Up: m.up, Voter: slices.Contains(newest.Table, id), Leader: m.up && newest.Leader == id}
+	}
+	return all
 }
 
 // undo ends the fault after the time that it lasts.

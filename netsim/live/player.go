@@ -32,10 +32,10 @@ func Play(ctx context.Context, cfg Config) (_ *netsim.Result, err error) {
 		return nil, fmt.Errorf("begin scenario %s: %w", cfg.Scenario.Name, err)
 	}
 	if err := p.play(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.writeTrail())
 	}
 	if err := p.calm(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.writeTrail())
 	}
 	return p.result(ctx)
 }

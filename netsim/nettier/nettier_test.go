@@ -166,6 +166,7 @@ func TestSwarmScenarios(t *testing.T) {
 		"every step":  {"ddp", "", 0, 0.999, false},
 		"lossy":       {"", "loss = 0.01\nup = \"20Mbit\"\ndown = \"20Mbit\"\njitter = \"2ms\"\n", 0, 0.9, false},
 		"killed":      {"", "[[fault]]\nwhat = \"kill\"\nwho = \"2\"\nat = \"round 3\"\nrestart = \"5s\"\n", 1, 0.6, false},
+		"leaders":     {"", "[[fault]]\nwhat = \"kill\"\nwho = \"leader\"\nat = \"round 2\"\nevery = \"round 3\"\nrestart = \"2s\"\n", 2, 0.5, false},
 		"left":        {"", "[[fault]]\nwhat = \"leave\"\nwho = \"3\"\nat = \"round 3\"\n", 0, 0.6, false},
 		"split":       {"", "[[fault]]\nwhat = \"partition\"\nwho = \"3\"\nat = \"round 3\"\nfor = \"20s\"\n", 0, 0.6, false},
 	} {
