@@ -127,8 +127,12 @@ func (n *runNet) Send(ctx context.Context, to wire.PeerID, kind elastic.SendKind
 	return n.node.Send(ctx, to, proto, b)
 }
 
-func (n *runNet) Pull(ctx context.Context, from wire.PeerID, req []byte) ([]byte, error) {
-	return n.node.Pull(ctx, from, wire.Marshal(pull{Kind: pullRun, Body: req}))
+func (n *runNet) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
+	b, err := n.node.Pull(ctx, from, wire.Marshal(pull{Kind: pullRun, Body: req}))
+	if err != nil {
+		return nil, err
+	}
+	return elastic.OpenAnswer(b)
 }
 
 func (n *runNet) Fetch(ctx context.Context, ids []wire.CID, from []wire.PeerID, got func(wire.CID, []byte) error) error {

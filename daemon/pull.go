@@ -82,9 +82,9 @@ func (d *Daemon) answerRun(body []byte) ([]byte, error) {
 	defer cancel()
 	last := error(fs.ErrNotExist)
 	for _, r := range d.allRuns() {
-		b, err := r.runner.Answer(ctx, body)
+		a, err := r.runner.Answer(ctx, body)
 		if err == nil {
-			return b, nil
+			return a.Bytes(), nil
 		}
 		last = err
 	}

@@ -175,12 +175,35 @@ type pullRequest struct {
 	Composes bool     // it may compose a record: proposals and READYs are of use
 }
 
-// pullAnswer is what a peer gives.
-type pullAnswer struct {
+// Answer is what a peer gives to a pull. Whoever has it must not change it.
+type Answer struct {
 	_         struct{} `cbor:",toarray"`
-	Items     [][]byte // chainItems
+	Items     [][]byte // decided records with what proves them
 	Base      []byte   // newest certificate of a base decision, if it helps
 	Envelopes [][]byte // of the open round
+}
+
+// Bytes returns the encoding of a.
+func (a *Answer) Bytes() []byte { return wire.Marshal(a) }
+
+// Size is about the length of Bytes.
+func (a *Answer) Size() int {
+	n := len(a.Base)
+	for _, list := range [][][]byte{a.Items, a.Envelopes} {
+		for _, b := range list {
+			n += 4 + len(b)
+		}
+	}
+	return n
+}
+
+// OpenAnswer decodes what another peer answered. Nothing in it is checked yet.
+func OpenAnswer(b []byte) (*Answer, error) {
+	a := new(Answer)
+	if err := wire.UnmarshalAny(b, a, maxPullAnswer); err != nil {
+		return nil, fmt.Errorf("answer to a pull: %w", err)
+	}
+	return a, nil
 }
 
 const (

@@ -12,7 +12,7 @@ import (
 )
 
 // Answer answers another peer's pull.
-func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
+func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
 	var req pullRequest
 	if err := wire.Unmarshal(b, &req, maxPullRequest); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
 	if err := r.ask(ctx, func() { envs, next = r.mach.Known(), r.mach.NextInstance() }); err != nil {
 		return nil, err
 	}
-	ans := pullAnswer{}
+	ans := &Answer{}
 	size := 0
 	for i := req.Next; ; i++ {
 		raw, err := r.chain.raw(i)
@@ -58,7 +58,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) ([]byte, error) {
 		}
 		ans.Envelopes = append(ans.Envelopes, raw)
 	}
-	return wire.Marshal(ans), nil
+	return ans, nil
 }
 
 // pullSome asks a random peer that may know for what is lacking while a round is
@@ -108,25 +108,20 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 
 // pull asks p once and returns nil if it gave nothing of use. The next pull from
 // p waits until it has returned.
-func (r *Runner) pull(p wire.PeerID, req []byte) (*pullAnswer, []wire.Envelope) {
+func (r *Runner) pull(p wire.PeerID, req []byte) (*Answer, []wire.Envelope) {
 	ctx, cancel := r.env.Context(r.ctx, 10*time.Second)
 	defer cancel()
-	b, err := r.cfg.Net.Pull(ctx, p, req)
+	ans, err := r.cfg.Net.Pull(ctx, p, req)
 	if err != nil {
 		r.log.Debug("pull failed", "peer", p.Short(), "err", err)
 		return nil, nil
 	}
-	var ans pullAnswer
-	if err := wire.UnmarshalAny(b, &ans, maxPullAnswer); err != nil {
-		r.log.Warn("pull answer refused", "peer", p.Short(), "err", err)
-		return nil, nil
-	}
-	return &ans, r.openAll(p, ans.Envelopes)
+	return ans, r.openAll(p, ans.Envelopes)
 }
 
 // takeAnswer checks and feeds what a pull for the records from next on brought. It
 // runs in the loop.
-func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *pullAnswer, envs []wire.Envelope) {
+func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *Answer, envs []wire.Envelope) {
 	for i, raw := range ans.Items {
 		if h := r.mach.Head(); h != nil && h.Round >= next+uint64(i) {
 			continue // it came another way meanwhile

@@ -103,7 +103,7 @@ func TestFloodIsBounded(t *testing.T) {
 			if err != nil {
 				h.t.Fatal(err)
 			}
-			known = max(known, len(ans))
+			known = max(known, ans.Size())
 		}
 		if known > 200<<10 {
 			h.t.Fatalf("a peer keeps %d bytes of round state", known)

@@ -385,7 +385,7 @@ func (n *MemNode) wait(ctx context.Context, d time.Duration) error {
 }
 
 // Pull implements elastic.Network.
-func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) ([]byte, error) {
+func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
 	if err := n.wait(ctx, 2*n.mem.cfg.Delay); err != nil {
 		return nil, err
 	}
@@ -393,7 +393,11 @@ func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	return o.Runner.Answer(ctx, req)
+	a, err := o.Runner.Answer(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return elastic.OpenAnswer(a.Bytes())
 }
 
 // Fetch implements elastic.Network.

@@ -281,8 +281,9 @@ func (sw *Swarm) travel(ctx context.Context, from, to *Node, n int) error {
 	return nil
 }
 
-// Pull implements elastic.Network.
-func (lf *life) Pull(ctx context.Context, from wire.PeerID, req []byte) ([]byte, error) {
+// Pull implements elastic.Network. An answer is not copied: records are large, and all
+// who ask have the same one under way.
+func (lf *life) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
 	sw := lf.n.sw
 	o := sw.byID[from]
 	if o == nil {
@@ -292,15 +293,15 @@ func (lf *life) Pull(ctx context.Context, from wire.PeerID, req []byte) ([]byte,
 	if err := sw.travel(ctx, lf.n, o, len(req)); err != nil {
 		return nil, fmt.Errorf("pull from %s: %w", from.Short(), err)
 	}
-	b, err := o.life.runner.Answer(ctx, req)
+	a, err := o.life.runner.Answer(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	o.Control += uint64(len(b))
-	if err := sw.travel(ctx, o, lf.n, len(b)); err != nil {
+	o.Control += uint64(a.Size())
+	if err := sw.travel(ctx, o, lf.n, a.Size()); err != nil {
 		return nil, fmt.Errorf("pull from %s: %w", from.Short(), err)
 	}
-	return b, nil
+	return a, nil
 }
 
 const requestSize = 40 // bytes that name a block
