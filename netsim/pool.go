@@ -86,7 +86,7 @@ func (s *Store) Get(id wire.CID) ([]byte, error) {
 	return s.pool.Block(id), nil
 }
 
-// DropBefore forgets the blocks of epochs before one.
+// DropBefore forgets the blocks of epochs before one. It never fails.
 func (s *Store) DropBefore(epoch uint64) error {
 	s.drop(func(e uint64) bool { return e < epoch })
 	return nil

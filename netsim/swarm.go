@@ -219,6 +219,13 @@ func (sw *Swarm) Close() error {
 	return nil
 }
 
+// forget drops the contributions of rounds before one, and what was merged of them.
+func (sw *Swarm) forget(round uint64) {
+	for _, n := range sw.Nodes {
+		_ = n.disk.bodies.DropBefore(round) // it never fails
+	}
+}
+
 func pairOf(a, b *Node) [2]int { return [2]int{min(a.Index, b.Index), max(a.Index, b.Index)} }
 
 func (sw *Swarm) isCut(a, b *Node) bool { return sw.cuts[pairOf(a, b)] }
