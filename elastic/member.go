@@ -67,6 +67,18 @@ func (m *Machine) exchanging() []wire.PeerID {
 	return nil
 }
 
+// companions returns the other members of the own group that are connected: those
+// who can hold what this peer fetches.
+func (m *Machine) companions() []wire.PeerID {
+	out := []wire.PeerID{}
+	for _, p := range m.exchanging() {
+		if _, gone := m.gone[p]; !gone && p != m.cfg.Self {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // Needs returns the peers with whom the open round exchanges, besides all who may
 // be connected: the own group's members and the voters. It is nil in a round of
 // one group.

@@ -247,7 +247,7 @@ func (r *Runner) do(c Command) error {
 		mine := r.ownParts(c.Env.Sender, c.Rest)
 		var others []wire.PeerID
 		if r.mach.grouped() {
-			others = slices.DeleteFunc(slices.Clone(r.mach.exchanging()), func(p wire.PeerID) bool { return p == r.self })
+			others = r.mach.companions()
 		}
 		r.spawn(func() { r.fetchBody(r.ctx, c, base, mine, others) })
 	case MergeGroup:

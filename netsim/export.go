@@ -16,6 +16,8 @@ const ExportsFolder = "exports"
 
 // export writes what the first honest running peer exports of the run, with the
 // logs from everybody's disk, as a daemon would: `hived ledger verify` checks it.
+// Machines that were left off are switched on for it: they may hold what nobody else
+// has.
 func (m *Sim) export(dir string) error {
 	sw := m.Swarm
 	var n *Node
@@ -27,6 +29,13 @@ func (m *Sim) export(dir string) error {
 	}
 	if n == nil || sw.check.head() == nil {
 		return nil // nobody is left, or nothing began
+	}
+	for _, o := range sw.Nodes {
+		if o.lives > 0 && !o.Up() {
+			if err := o.Start(); err != nil {
+				return err
+			}
+		}
 	}
 	folder := filepath.Join(dir, ExportsFolder)
 	if err := os.RemoveAll(folder); err != nil {
