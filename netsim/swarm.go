@@ -98,6 +98,7 @@ func NewSwarm(cfg SwarmConfig) (*Swarm, error) {
 	sw := &Swarm{Loop: NewLoop(), cfg: cfg, log: discard(cfg.Logger), rng: rand.New(rand.NewPCG(cfg.Seed, 0x6e657473696d)),
 		root: wire.Sum([]byte("netsim")), pool: NewPool(), values: newValues(), byID: map[wire.PeerID]*Node{}, cuts: map[[2]int]bool{}, trail: cfg.Trail}
 	sw.trail.loop = sw.Loop
+	wire.Remember(1 + cfg.Peers/1000)
 	sw.check = newChecker(sw)
 	sw.ctx, sw.cancel = sw.Loop.Context(context.Background(), elastic.Forever)
 	var err error

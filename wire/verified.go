@@ -17,6 +17,15 @@ var (
 	nouns    = newMemory[any](4 << 20)      // bodies of envelopes, in bytes
 )
 
+// Remember makes this process remember n times as much as it does by default: for
+// many peers in one process. What is remembered already stays.
+func Remember(n int) {
+	verified.grow(n << 15)
+	opened.grow(n * 4 << 20)
+	decoded.grow(n * 8 << 20)
+	nouns.grow(n * 4 << 20)
+}
+
 // Read returns the body of e as the noun T, which the caller must not change:
 // others may have it too.
 func Read[T any](e Envelope) (*T, error) {
@@ -70,6 +79,12 @@ func (m *memory[V]) get(d Digest) (v V, ok bool) {
 		m.put(d, e)
 	}
 	return e.v, ok
+}
+
+func (m *memory[V]) grow(most int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.most = max(m.most, most)
 }
 
 func (m *memory[V]) add(d Digest, v V, size int) {
