@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/apiary-net/hived/daemon"
@@ -76,15 +77,23 @@ func (p *player) exports(ctx context.Context, ups []*machine) (dirs []string, er
 		order = append([]*machine{ups[0]}, order[:len(order)-1]...)
 	}
 	var errs []error
-	for _, m := range order {
-		dir := filepath.Join(p.cfg.Dir, fmt.Sprintf("export-%d", m.index))
-		if err := m.Client().Post(ctx, "/api/v1/runs/"+p.run+"/export", map[string]string{"dir": dir}, nil); err != nil {
-			errs = append(errs, fmt.Errorf("peer %d gives no export: %w", m.index, err))
-			continue
+	for len(order) > 0 && len(dirs) < exporters {
+		n := min(len(order), exporters-len(dirs))
+		got, failed := make([]string, n), make([]error, n)
+		var wg sync.WaitGroup
+		for i, m := range order[:n] {
+			wg.Go(func() {
+				dir := filepath.Join(p.cfg.Dir, fmt.Sprintf("export-%d", m.index))
+				if err := m.Client().Post(ctx, "/api/v1/runs/"+p.run+"/export", map[string]string{"dir": dir}, nil); err != nil {
+					failed[i] = fmt.Errorf("peer %d gives no export: %w", m.index, err)
+					return
+				}
+				got[i] = dir
+			})
 		}
-		if dirs = append(dirs, dir); len(dirs) == exporters {
-			return dirs, nil
-		}
+		wg.Wait()
+		dirs = append(dirs, slices.DeleteFunc(got, func(dir string) bool { return dir == "" })...)
+		errs, order = append(errs, failed...), order[n:]
 	}
 	if len(dirs) == 0 {
 		return nil, errors.Join(errs...)

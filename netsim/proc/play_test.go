@@ -30,6 +30,7 @@ step = "50ms"
 		kills int
 	}{
 		"killed and stopped": {"[[fault]]\nwhat = \"kill\"\nwho = \"2\"\nat = \"round 2\"\nrestart = \"1s\"\n[[fault]]\nwhat = \"stop\"\nwho = \"1\"\nat = \"round 5\"\nfor = \"2s\"\n", 1},
+		"leader and voter":   {"[[fault]]\nwhat = \"kill\"\nwho = \"leader\"\nat = \"round 2\"\nrestart = \"1s\"\n[[fault]]\nwhat = \"kill\"\nwho = \"voter\"\nat = \"round 6\"\nrestart = \"1s\"\n", 2},
 		"left":               {"[[fault]]\nwhat = \"leave\"\nwho = \"3\"\nat = \"round 4\"\n", 0},
 		"cut off":            {"[[fault]]\nwhat = \"cut\"\nwho = \"1\"\nat = \"round 3\"\nfor = \"4s\"\n", 0},
 	} {
