@@ -56,6 +56,7 @@ type call struct {
 	ints               [][]int32 // integer inputs, by operand
 	keep, work         []float32
 	next               *call     // of a step that this one computes too, or nil
+	fresh              uint      // operands, by bits, whose gradient is to be written, not added to
 	rows               []float64 // losses of rows
 	loss               *float64
 	samples            *int // of the batch that are real, the first ones; may exceed the batch

@@ -33,6 +33,7 @@ func (g *Graph) Norm(x, res, gain, shift V, eps float32) (y, sum V) {
 func (o *norm) name() string    { return "norm" }
 func (o *norm) aux() (int, int) { return 2 * o.n, chunks(o.n) * 2 * o.c }
 func (o *norm) edits() bool     { return false }
+func (o *norm) writes() uint    { return 0 }
 func (o *norm) shares() (int, uint) {
 	if o.fused {
 		return 1, 4 | 8
