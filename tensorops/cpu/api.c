@@ -115,11 +115,11 @@ void hv_norm_fwd(long n, long c, float eps, const float *x, const float *res, co
   hv_run(hv_active()->norm_fwd, &g, ceil_div(n, HV_ROWS));
 }
 void hv_norm_bwd(long n, long c, const float *sum, const float *stats, const float *gain, const float *dy, const float *dsum, float *dx, float *dg, float *db, float *part) {
-  hv_norm_args g = {.n = n, .c = c, .g = gain, .sum = sum, .dy = dy, .dsum = dsum, .stats = (float *)stats, .dx = dx, .part = part};
+  hv_norm_args g = {.n = n, .c = c, .g = gain, .sum = sum, .dy = dy, .dsum = dsum, .stats = (float *)stats, .dx = dx, .part = part, .rms = !db};
   L chunks = ceil_div(n, HV_ROWS);
   hv_run(hv_active()->norm_bwd, &g, chunks);
   for (L t = 0; t < chunks; t++)
-    for (L i = 0; i < c; i++) { dg[i] += part[t * 2 * c + i]; db[i] += part[t * 2 * c + c + i]; }
+    for (L i = 0; i < c; i++) { dg[i] += part[t * 2 * c + i]; if (db) db[i] += part[t * 2 * c + c + i]; }
 }
 double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, double *loss) {
   hv_ce_args g = {n, v, x, label, dx, loss};

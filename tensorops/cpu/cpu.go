@@ -124,13 +124,15 @@ func AttentionBackward(b, t, h, d int, qkv, y, stats, dy, dqkv []float32) {
 	C.hv_attn_bwd(C.long(b), C.long(t), C.long(h), C.long(d), f(qkv), f(y), f(stats), f(dy), f(dqkv))
 }
 
-// NormForward writes y, stats [n,2] and, where res is not nil, sum = x + res.
+// NormForward writes y, stats [n,2] and, where res is not nil, sum = x + res. Without
+// shift it is a root mean square norm.
 func NormForward(n, c int, eps float32, x, res, gain, shift, y, sum, stats []float32) {
 	C.hv_norm_fwd(C.long(n), C.long(c), C.float(eps), f(x), f(res), f(gain), f(shift), f(y), f(sum), f(stats))
 }
 
 // NormBackward writes dx (+ dsum where not nil) and adds to dgain and dshift;
-// part holds 2*c floats for every 64 rows. dx may be dsum.
+// part holds 2*c floats for every 64 rows. dx may be dsum. dshift is nil of a root
+// mean square norm.
 func NormBackward(n, c int, sum, stats, gain, dy, dsum, dx, dgain, dshift, part []float32) {
 	C.hv_norm_bwd(C.long(n), C.long(c), f(sum), f(stats), f(gain), f(dy), f(dsum), f(dx), f(dgain), f(dshift), f(part))
 }

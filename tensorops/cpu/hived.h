@@ -40,7 +40,7 @@ typedef struct {
   L rows, parts, first; int relu;  // rows of a tile, tiles of an image, block of tile 0
 } hv_conv_args;
 typedef struct { L b, t, h, d; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
-typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; } hv_norm_args;
+typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; int rms; } hv_norm_args;
 typedef struct { L n, c; const float *x, *res, *gain, *shift, *stats, *work; float *y, *dy, *dx, *part; int relu; } hv_bn_args;
 typedef struct { L n, c; const float *x, *dy; float *y; } hv_softmax_args;
 typedef struct { L n, v; const float *x; const int32_t *label; float *dx; double *loss; } hv_ce_args;

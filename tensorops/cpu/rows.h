@@ -44,7 +44,7 @@ static void k_norm_fwd(const void *v, L t) {
       for (; c < C; c++) s[c] = x[c] + q[c];
       x = s;
     }
-    float mean = sum32(x, C) / (float)C;
+    float mean = g->b ? sum32(x, C) / (float)C : 0;   // a root mean square has no shift
     L c = 0;
     for (; c + VL <= C; c += VL) {   // rows ahead come from far while this one is worked on
       __builtin_prefetch(g->x + (r + 2) * C + c);
@@ -53,8 +53,8 @@ static void k_norm_fwd(const void *v, L t) {
     }
     for (; c < C; c++) y[c] = x[c] - mean;
     float rstd = 1.0f / vsqrt(splat(dot32(y, y, C) / (float)C + g->eps))[0];
-    for (c = 0; c + VL <= C; c += VL) st(y + c, vfma(ld(y + c) * rstd, ld(g->g + c), ld(g->b + c)));
-    for (; c < C; c++) y[c] = sfma(y[c] * rstd, g->g[c], g->b[c]);
+    for (c = 0; c + VL <= C; c += VL) st(y + c, vfma(ld(y + c) * rstd, ld(g->g + c), g->b ? ld(g->b + c) : (vf){0}));
+    for (; c < C; c++) y[c] = sfma(y[c] * rstd, g->g[c], g->b ? g->b[c] : 0);
     g->stats[2 * r] = mean; g->stats[2 * r + 1] = rstd;
   }
 }
@@ -77,7 +77,7 @@ static void k_norm_bwd(const void *v, L t) {
       float h = (x[c] - mean) * rstd, d = dy[c];
       xh[c] = h; dh[c] = d * g->g[c]; dg[c] = sfma(d, h, dg[c]); db[c] += d;
     }
-    float a = sum32(dh, C) / (float)C, b = -(dot32(dh, xh, C) / (float)C);
+    float a = g->rms ? 0 : sum32(dh, C) / (float)C, b = -(dot32(dh, xh, C) / (float)C);
     float *dx = g->dx + r * C;
     const float *ds = g->dsum ? g->dsum + r * C : NULL;
     for (c = 0; c + VL <= C; c += VL) {
