@@ -77,8 +77,15 @@ func (native) attentionForward(s attnShape, qkv, y, stats []float32) {
 func (native) attentionBackward(s attnShape, qkv, y, stats, dy, dqkv []float32) {
 	cpu.AttentionBackward(s.b, s.t, s.h, s.d, qkv, y, stats, dy, dqkv)
 }
-func (native) geluForward(x, y []float32)       { cpu.GeluForward(x, y) }
-func (native) geluBackward(x, dy, dx []float32) { cpu.GeluBackward(x, dy, dx) }
+func (native) geluForward(x, y []float32)                   { cpu.GeluForward(x, y) }
+func (native) geluBackward(x, dy, dx []float32)             { cpu.GeluBackward(x, dy, dx) }
+func (native) siluForward(x, y []float32)                   { cpu.SiluForward(x, y) }
+func (native) siluBackward(x, dy, dx []float32)             { cpu.SiluBackward(x, dy, dx) }
+func (native) swigluForward(n, c int, x, y []float32)       { cpu.SwigluForward(n, c, x, y) }
+func (native) swigluBackward(n, c int, x, dy, dx []float32) { cpu.SwigluBackward(n, c, x, dy, dx) }
+func (native) rope(o *rope, x, y []float32, sign float32) {
+	cpu.Rope(o.n, o.t, o.row, o.heads, o.d, x, o.cos, o.sin, y, sign)
+}
 func (native) crossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64 {
 	return cpu.CrossEntropy(n, v, x, label, dx, loss)
 }

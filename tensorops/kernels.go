@@ -36,6 +36,11 @@ type kernels interface {
 	attentionBackward(s attnShape, qkv, y, stats, dy, dqkv []float32)
 	geluForward(x, y []float32)
 	geluBackward(x, dy, dx []float32)
+	siluForward(x, y []float32)
+	siluBackward(x, dy, dx []float32)
+	swigluForward(n, c int, x, y []float32)
+	swigluBackward(n, c int, x, dy, dx []float32)
+	rope(o *rope, x, y []float32, sign float32)
 	crossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64
 	bnStats(a *bnArgs) []float64
 	bnApply(a *bnArgs)

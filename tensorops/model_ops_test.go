@@ -194,8 +194,12 @@ func BenchmarkSwiglu(b *testing.B) {
 	for i := range x {
 		x[i] = float32(i%17) - 8
 	}
+	s, err := CPU().Open(&Plan{})
+	if err != nil {
+		b.Fatal(err)
+	}
 	for b.Loop() {
-		o.forward(nil, &call{in: [][]float32{x}, out: [][]float32{y}})
+		o.forward(s.(*hostSession).k, &call{in: [][]float32{x}, out: [][]float32{y}})
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(y)), "ns/element")
 }

@@ -22,6 +22,11 @@ void hv_norm_bwd(long n, long c, const float *sum, const float *stats, const flo
 double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, double *loss);
 void hv_gelu_fwd(long n, const float *x, float *y);
 void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx);
+void hv_silu_fwd(long n, const float *x, float *y);
+void hv_silu_bwd(long n, const float *x, const float *dy, float *dx);
+void hv_swiglu_fwd(long n, long c, const float *x, float *y);
+void hv_swiglu_bwd(long n, long c, const float *x, const float *dy, float *dx);
+void hv_rope(long n, long t, long row, long heads, long d, const float *x, const float *cos, const float *sin, float *y, float sign);
 void hv_add(long n, const float *x, const float *y, float *z);
 void hv_relu_mask(long n, const float *dy, const float *y, float *dx);
 void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int relu);

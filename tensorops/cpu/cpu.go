@@ -149,6 +149,28 @@ func GeluForward(x, y []float32) { C.hv_gelu_fwd(C.long(len(x)), f(x), f(y)) }
 // GeluBackward writes dx = dy * gelu'(x); dx may be dy.
 func GeluBackward(x, dy, dx []float32) { C.hv_gelu_bwd(C.long(len(x)), f(x), f(dy), f(dx)) }
 
+// SiluForward writes y = silu(x).
+func SiluForward(x, y []float32) { C.hv_silu_fwd(C.long(len(x)), f(x), f(y)) }
+
+// SiluBackward writes dx = dy * silu'(x); dx may be dy.
+func SiluBackward(x, dy, dx []float32) { C.hv_silu_bwd(C.long(len(x)), f(x), f(dy), f(dx)) }
+
+// SwigluForward writes y [n,c] = silu(a)*b of x = [a, b], rows of 2*c.
+func SwigluForward(n, c int, x, y []float32) {
+	C.hv_swiglu_fwd(C.long(n), C.long(c), f(x), f(y))
+}
+
+// SwigluBackward writes dx, rows of 2*c.
+func SwigluBackward(n, c int, x, dy, dx []float32) {
+	C.hv_swiglu_bwd(C.long(n), C.long(c), f(x), f(dy), f(dx))
+}
+
+// Rope turns the first heads*d of each of n rows by the angles of position r mod t,
+// times sign; cos and sin are [t,d/2].
+func Rope(n, t, row, heads, d int, x, cos, sin, y []float32, sign float32) {
+	C.hv_rope(C.long(n), C.long(t), C.long(row), C.long(heads), C.long(d), f(x), f(cos), f(sin), f(y), C.float(sign))
+}
+
 // Add writes z = x + y; z may be either.
 func Add(x, y, z []float32) { C.hv_add(C.long(len(x)), f(x), f(y), f(z)) }
 
