@@ -89,6 +89,15 @@ func (native) rope(o *rope, x, y []float32, sign float32) {
 func (native) crossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64 {
 	return cpu.CrossEntropy(n, v, x, label, dx, loss)
 }
+func (s gnShape) native() cpu.Groups {
+	return cpu.Groups{B: s.b, P: s.p, C: s.c, G: s.g, Eps: s.eps, Relu: s.relu}
+}
+func (native) gnForward(s gnShape, x, gain, shift, y, stats []float32) {
+	cpu.GroupNormForward(s.native(), x, gain, shift, y, stats)
+}
+func (native) gnBackward(s gnShape, x, y, gain, stats, dy, dx, work []float32) {
+	cpu.GroupNormBackward(s.native(), x, y, gain, stats, dy, dx, work)
+}
 func (native) bnStats(a *bnArgs) []float64 {
 	m2 := make([]float64, a.c)
 	cpu.BatchNormStats(a.n, a.c, a.x, a.stats, m2)

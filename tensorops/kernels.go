@@ -42,6 +42,8 @@ type kernels interface {
 	swigluBackward(n, c int, x, dy, dx []float32)
 	rope(o *rope, x, y []float32, sign float32)
 	crossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64
+	gnForward(s gnShape, x, gain, shift, y, stats []float32)
+	gnBackward(s gnShape, x, y, gain, stats, dy, dx, work []float32)
 	bnStats(a *bnArgs) []float64
 	bnApply(a *bnArgs)
 	bnSums(a *bnArgs)

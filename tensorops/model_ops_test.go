@@ -64,8 +64,8 @@ func seriesNet(b, t, c, h, k, dilation int) net {
 
 func modelNets() []net {
 	return []net{
-		imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None),
-		llamaNet(2, 6, 4, 2, 4, 2), llamaNet(1, 66, 2, 1, 8, 1), llamaNet(2, 3, 2, 2, 2, 1),
+		imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None), imageNet(2, 5, 6, 40, 5, Relu), imageNet(3, 4, 4, 16, 2, None),
+		llamaNet(2, 6, 4, 2, 4, 2), llamaNet(1, 66, 2, 1, 8, 1), llamaNet(2, 3, 2, 2, 2, 1), llamaNet(2, 5, 2, 1, 34, 1),
 		seriesNet(3, 9, 2, 5, 3, 2), seriesNet(1, 70, 3, 17, 2, 4),
 	}
 }

@@ -162,6 +162,14 @@ void hv_rope(long n, long t, long row, long heads, long d, const float *x, const
 }
 void hv_add(long n, const float *x, const float *y, float *z) { spans(hv_active()->add, n, x, y, z); }
 void hv_relu_mask(long n, const float *dy, const float *y, float *dx) { spans(hv_active()->relu_mask, n, dy, y, dx); }
+void hv_gn_fwd(long b, long p, long c, long groups, double eps, int relu, const float *x, const float *gain, const float *shift, float *y, float *stats) {
+  hv_gn_args g = {.p = p, .c = c, .g = groups, .eps = eps, .relu = relu, .x = x, .gain = gain, .shift = shift, .y = y, .stats = stats};
+  hv_run(hv_active()->gn_fwd, &g, b);
+}
+void hv_gn_bwd(long b, long p, long c, long groups, int relu, const float *x, const float *y, const float *gain, const float *stats, const float *dy, float *dx, float *work) {
+  hv_gn_args g = {.p = p, .c = c, .g = groups, .relu = relu, .x = x, .y = (float *)y, .gain = gain, .stats = (float *)stats, .dy = dy, .dx = dx, .work = work};
+  hv_run(hv_active()->gn_bwd, &g, b);
+}
 void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int relu) {
   hv_pool_args g = {b, h, w, c, x, NULL, NULL, y, relu};
   hv_run(hv_active()->pool_fwd, &g, b * (h / 2));

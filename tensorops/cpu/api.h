@@ -33,6 +33,8 @@ void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int r
 void hv_pool_bwd(long b, long h, long w, long c, const float *x, const float *y, const float *dy, float *dx, int relu);
 void hv_embed_fwd(long n, long t, long c, const int32_t *id, const float *table, const float *pos, float *y);
 void hv_embed_bwd(long n, long t, long c, const int32_t *id, const float *dy, float *dtable, float *dpos);
+void hv_gn_fwd(long b, long p, long c, long groups, double eps, int relu, const float *x, const float *gain, const float *shift, float *y, float *stats);
+void hv_gn_bwd(long b, long p, long c, long groups, int relu, const float *x, const float *y, const float *gain, const float *stats, const float *dy, float *dx, float *work);
 void hv_bn_stats(long n, long c, const float *x, float *stats, double *m2);
 void hv_bn_apply(long n, long c, const float *x, const float *res, const float *gain, const float *shift, const float *stats, float *y, int relu);
 void hv_bn_sums(long n, long c, const float *x, const float *y, const float *stats, float *dy, float *work);

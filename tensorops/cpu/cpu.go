@@ -197,6 +197,24 @@ func EmbedBackward(n, t, c int, id []int32, dy, dtable, dpos []float32) {
 	C.hv_embed_bwd(C.long(n), C.long(t), C.long(c), i32(id), f(dy), f(dtable), f(dpos))
 }
 
+// Groups are the sizes of a group norm: samples, positions, channels, groups.
+type Groups struct {
+	B, P, C, G int
+	Eps        float64
+	Relu       bool
+}
+
+// GroupNormForward writes y and stats [B,G,2], mean and 1/deviation.
+func GroupNormForward(s Groups, x, gain, shift, y, stats []float32) {
+	C.hv_gn_fwd(C.long(s.B), C.long(s.P), C.long(s.C), C.long(s.G), C.double(s.Eps), flag(s.Relu), f(x), f(gain), f(shift), f(y), f(stats))
+}
+
+// GroupNormBackward writes dx, where it is not nil, and to work [B,2,C] each sample's
+// gradients of gain and shift. y is read where Relu is set.
+func GroupNormBackward(s Groups, x, y, gain, stats, dy, dx, work []float32) {
+	C.hv_gn_bwd(C.long(s.B), C.long(s.P), C.long(s.C), C.long(s.G), flag(s.Relu), f(x), f(y), f(gain), f(stats), f(dy), f(dx), f(work))
+}
+
 // BatchNormStats writes the means of x's columns to stats and the sums of squared
 // distances from them to m2.
 func BatchNormStats(n, c int, x, stats []float32, m2 []float64) {

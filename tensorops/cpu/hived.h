@@ -42,6 +42,7 @@ typedef struct {
 typedef struct { L b, t, h, d; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
 typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; int rms; } hv_norm_args;
 typedef struct { L n, c; const float *x, *res, *gain, *shift, *stats, *work; float *y, *dy, *dx, *part; int relu; } hv_bn_args;
+typedef struct { L p, c, g; double eps; int relu; const float *x, *gain, *shift, *dy; float *y, *stats, *dx, *work; } hv_gn_args;
 typedef struct { L n, c; const float *x, *dy; float *y; } hv_rows_args;
 typedef struct { L n, t, row, heads, d; const float *x, *cos, *sin; float *y; float sign; } hv_rope_args;
 typedef struct { L n, v; const float *x; const int32_t *label; float *dx; double *loss; } hv_ce_args;
@@ -64,7 +65,7 @@ typedef struct {
   L mr, lanes;
   const hv_gemm_kind *gemm, *gemm_bf16;
   hv_fn conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, silu_fwd, silu_bwd, swiglu_fwd, swiglu_bwd, rope, add, relu_mask, combine,
-      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
+      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, gn_fwd, gn_bwd, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
 

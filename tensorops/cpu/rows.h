@@ -322,6 +322,8 @@ OPT(k_sgd, {
 
 typedef double vd8 __attribute__((vector_size(64)));
 typedef float vf8 __attribute__((vector_size(32), aligned(4), may_alias));
+#include "groupnorm.h"
+
 static void k_sumsq(const void *v, L t) {
   const hv_sq_args *g = v;
   const float *x = g->x + t * 4096;
@@ -345,6 +347,6 @@ const hv_table TABLE = {
   .silu_fwd = k_silu_fwd, .silu_bwd = k_silu_bwd, .swiglu_fwd = k_swiglu_fwd, .swiglu_bwd = k_swiglu_bwd, .rope = k_rope,
   .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
   .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq, .peak = k_peak,
-  .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
+  .gn_fwd = k_gn_fwd, .gn_bwd = k_gn_bwd, .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
   .softmax_fwd = k_softmax_fwd, .softmax_bwd = k_softmax_bwd,
 };
