@@ -12,9 +12,9 @@ type Options struct {
 	Inference bool
 	// Keep lists values that Session.Output returns after a step.
 	Keep []V
-	// Compute is F32, or BF16: products of linear layers then round their operands
-	// to bfloat16 and sum in float32; parameters, gradients and all else stay
-	// float32. BF16's bits depend on the processor.
+	// Compute is F32, or BF16: products of linear layers and of attention then round
+	// their operands to bfloat16 and sum in float32; parameters, gradients and all
+	// else stay float32. BF16's bits depend on the processor.
 	Compute DType
 	// MaxBytes bounds Plan.Peak; 0 is no bound.
 	MaxBytes int64

@@ -72,10 +72,10 @@ func (native) normBackward(n, c int, sum, stats, gain, dy, dsum, dx, dgain, dshi
 	cpu.NormBackward(n, c, sum, stats, gain, dy, dsum, dx, dgain, dshift, part)
 }
 func (native) attentionForward(s attnShape, qkv, y, stats []float32) {
-	cpu.AttentionForward(s.b, s.t, s.h, s.d, qkv, y, stats)
+	cpu.AttentionForward(cpu.Attention{B: s.b, T: s.t, H: s.h, D: s.d, Full: s.full, BF16: s.bf16}, qkv, y, stats)
 }
 func (native) attentionBackward(s attnShape, qkv, y, stats, dy, dqkv []float32) {
-	cpu.AttentionBackward(s.b, s.t, s.h, s.d, qkv, y, stats, dy, dqkv)
+	cpu.AttentionBackward(cpu.Attention{B: s.b, T: s.t, H: s.h, D: s.d, Full: s.full, BF16: s.bf16}, qkv, y, stats, dy, dqkv)
 }
 func (native) geluForward(x, y []float32)                   { cpu.GeluForward(x, y) }
 func (native) geluBackward(x, dy, dx []float32)             { cpu.GeluBackward(x, dy, dx) }

@@ -34,7 +34,7 @@ func llamaNet(b, t, heads, kv, d, layers int) net {
 			p := fmt.Sprintf("h%02d.", l)
 			n, _ := g.RMSNorm(h, V{}, g.Param(p+"n1", normal, false, c), 1e-5)
 			q := g.Rope(g.Linear(n, g.Param(p+"qkv", normal, true, (heads+2*kv)*d, c), V{}, None), heads+kv, d, 10000, 3)
-			a := g.Attention(g.RepeatKV(q, heads, kv), heads)
+			a := g.Attention(g.RepeatKV(q, heads, kv), heads, true)
 			n, h = g.RMSNorm(g.Linear(a, g.Param(p+"o", normal, true, c, c), V{}, None), h, g.Param(p+"n2", normal, false, c), 1e-5)
 			f := g.Swiglu(g.Linear(n, g.Param(p+"f", normal, true, 4*c, c), V{}, None))
 			h = g.Add(h, g.Silu(g.Linear(f, g.Param(p+"p", normal, true, c, 2*c), V{}, None)))

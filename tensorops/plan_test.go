@@ -217,7 +217,7 @@ func TestBadShapesPanic(t *testing.T) {
 		"pool":         func() { g.MaxPool2(x, None) },
 		"embed":        func() { g.Embed(x, w, b) },
 		"norm":         func() { g.Norm(x, V{}, b, b, 1e-5) },
-		"heads":        func() { g.Attention(g.Input("q", F32, 1, 2, 9), 2) },
+		"heads":        func() { g.Attention(g.Input("q", F32, 1, 2, 9), 2, true) },
 		"add":          func() { g.Add(x, img) },
 		"labels":       func() { g.CrossEntropy(x, x) },
 		"label number": func() { g.CrossEntropy(g.Input("l", F32, 3, 2), i) },

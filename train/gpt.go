@@ -152,7 +152,7 @@ func (m decoder) gpt2Layer(h, res ops.V, p string, deep float64) (y, sum ops.V) 
 	g, d, h4 := m.g, m.s.dim, m.s.hidden
 	n, res := g.Norm(h, res, m.vector(p+"ln1.weight", 1, d), m.vector(p+"ln1.bias", 0, d), m.s.eps)
 	q := m.linear(n, p+"attn.qkv", m.wide, 3*d, true, ops.None)
-	h = m.drop(m.linear(g.Attention(q, m.s.heads), p+"attn.proj", deep, d, true, ops.None))
+	h = m.drop(m.linear(g.Attention(q, m.s.heads, true), p+"attn.proj", deep, d, true, ops.None))
 	n, res = g.Norm(h, res, m.vector(p+"ln2.weight", 1, d), m.vector(p+"ln2.bias", 0, d), m.s.eps)
 	h = m.linear(n, p+"mlp.fc", m.wide, h4, true, ops.Gelu)
 	return m.drop(m.linear(h, p+"mlp.proj", deep, d, true, ops.None)), res
@@ -184,7 +184,7 @@ func (m decoder) llamaLayer(h, res ops.V, p string, deep float64) (y, sum ops.V)
 	n, res := g.RMSNorm(h, res, m.vector(p+"norm1.weight", 1, d), s.eps)
 	q := m.linear(n, p+"attn.qkv", m.wide, (s.heads+2*s.kv)*s.head, false, ops.None)
 	q = g.RepeatKV(g.Rope(q, s.heads+s.kv, s.head, s.theta, 0), s.heads, s.kv)
-	h = m.drop(m.linear(g.Attention(q, s.heads), p+"attn.proj", deep, d, false, ops.None))
+	h = m.drop(m.linear(g.Attention(q, s.heads, true), p+"attn.proj", deep, d, false, ops.None))
 	n, res = g.RMSNorm(h, res, m.vector(p+"norm2.weight", 1, d), s.eps)
 	f := g.Swiglu(m.linear(n, p+"mlp.gate_up", m.wide, 2*s.hidden, false, ops.None))
 	return m.drop(m.linear(f, p+"mlp.down", deep, d, false, ops.None)), res

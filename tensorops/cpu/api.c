@@ -102,13 +102,14 @@ static float attn_scale(long d) {
   float r = d;
   return 1.0f / __builtin_sqrtf(r);
 }
-void hv_attn_fwd(long b, long t, long h, long d, const float *qkv, float *y, float *stats) {
-  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .qkv = qkv, .y = y, .stats = stats, .scale = attn_scale(d)};
-  hv_run(hv_active()->attn_fwd, &g, b * h * ceil_div(t, HV_TILE));
+void hv_attn_fwd(long b, long t, long h, long d, int full, int bf16, const float *qkv, float *y, float *stats) {
+  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .full = full, .unit = unit(), .qkv = qkv, .y = y, .stats = stats, .scale = attn_scale(d)};
+  if (bf16) hv_run(hv_active()->attn_fwd_bf16, &g, b * h);
+  else hv_run(hv_active()->attn_fwd, &g, b * h * ceil_div(t, HV_TILE));
 }
-void hv_attn_bwd(long b, long t, long h, long d, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv) {
-  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .qkv = qkv, .out = y, .dout = dy, .stats = (float *)stats, .dqkv = dqkv, .scale = attn_scale(d)};
-  hv_run(hv_active()->attn_bwd, &g, b * h);
+void hv_attn_bwd(long b, long t, long h, long d, int full, int bf16, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv) {
+  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .full = full, .unit = unit(), .qkv = qkv, .out = y, .dout = dy, .stats = (float *)stats, .dqkv = dqkv, .scale = attn_scale(d)};
+  hv_run(bf16 ? hv_active()->attn_bwd_bf16 : hv_active()->attn_bwd, &g, b * h);
 }
 void hv_norm_fwd(long n, long c, float eps, const float *x, const float *res, const float *gain, const float *b, float *y, float *sum, float *stats) {
   hv_norm_args g = {.n = n, .c = c, .eps = eps, .x = x, .res = res, .g = gain, .b = b, .y = y, .osum = sum, .stats = stats};

@@ -15,8 +15,8 @@ void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, co
 void hv_conv_fwd(const long *g, const float *x, const float *w, const float *bias, float *y, int relu);
 void hv_conv_dx(const long *g, const float *dy, const float *w, float *dx);
 void hv_conv_dw(const long *g, const float *dy, const float *x, float *dw);
-void hv_attn_fwd(long b, long t, long h, long d, const float *qkv, float *y, float *stats);
-void hv_attn_bwd(long b, long t, long h, long d, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv);
+void hv_attn_fwd(long b, long t, long h, long d, int full, int bf16, const float *qkv, float *y, float *stats);
+void hv_attn_bwd(long b, long t, long h, long d, int full, int bf16, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv);
 void hv_norm_fwd(long n, long c, float eps, const float *x, const float *res, const float *g, const float *b, float *y, float *sum, float *stats);
 void hv_norm_bwd(long n, long c, const float *sum, const float *stats, const float *g, const float *dy, const float *dsum, float *dx, float *dg, float *db, float *part);
 double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, double *loss);

@@ -114,14 +114,21 @@ func ConvInput(c *Conv, dy, w, dx []float32) { C.hv_conv_dx(c.long(), f(dy), f(w
 // ConvWeight adds the gradient of the weights.
 func ConvWeight(c *Conv, dy, x, dw []float32) { C.hv_conv_dw(c.long(), f(dy), f(x), f(dw)) }
 
+// Attention are the sizes of an attention, whether every position sees all or those up
+// to itself, and whether products round their operands to bfloat16.
+type Attention struct {
+	B, T, H, D int
+	Full, BF16 bool
+}
+
 // AttentionForward writes y [B,T,H*D] and stats [B,H,T,2].
-func AttentionForward(b, t, h, d int, qkv, y, stats []float32) {
-	C.hv_attn_fwd(C.long(b), C.long(t), C.long(h), C.long(d), f(qkv), f(y), f(stats))
+func AttentionForward(s Attention, qkv, y, stats []float32) {
+	C.hv_attn_fwd(C.long(s.B), C.long(s.T), C.long(s.H), C.long(s.D), flag(s.Full), flag(s.BF16), f(qkv), f(y), f(stats))
 }
 
 // AttentionBackward writes dqkv [B,T,3*H*D].
-func AttentionBackward(b, t, h, d int, qkv, y, stats, dy, dqkv []float32) {
-	C.hv_attn_bwd(C.long(b), C.long(t), C.long(h), C.long(d), f(qkv), f(y), f(stats), f(dy), f(dqkv))
+func AttentionBackward(s Attention, qkv, y, stats, dy, dqkv []float32) {
+	C.hv_attn_bwd(C.long(s.B), C.long(s.T), C.long(s.H), C.long(s.D), flag(s.Full), flag(s.BF16), f(qkv), f(y), f(stats), f(dy), f(dqkv))
 }
 
 // NormForward writes y, stats [n,2] and, where res is not nil, sum = x + res. Without

@@ -39,7 +39,7 @@ typedef struct {
   hv_conv g; const float *x, *w, *bias, *dy; float *y, *part;
   L rows, parts, first; int relu;  // rows of a tile, tiles of an image, block of tile 0
 } hv_conv_args;
-typedef struct { L b, t, h, d; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
+typedef struct { L b, t, h, d; int full; const hv_bf16 *unit; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
 typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; int rms; } hv_norm_args;
 typedef struct { L n, c; const float *x, *res, *gain, *shift, *stats, *work; float *y, *dy, *dx, *part; int relu; } hv_bn_args;
 typedef struct { L p, c, g; double eps; int relu; const float *x, *gain, *shift, *dy; float *y, *stats, *dx, *work; } hv_gn_args;
@@ -64,7 +64,7 @@ typedef struct { hv_fn pack, mul, small; L mr, nr, rows, cols, group, kc; } hv_g
 typedef struct {
   L mr, lanes;
   const hv_gemm_kind *gemm, *gemm_bf16;
-  hv_fn conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, silu_fwd, silu_bwd, swiglu_fwd, swiglu_bwd, rope, add, relu_mask, combine,
+  hv_fn conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, attn_fwd_bf16, attn_bwd_bf16, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, silu_fwd, silu_bwd, swiglu_fwd, swiglu_bwd, rope, add, relu_mask, combine,
       pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, gn_fwd, gn_bwd, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;

@@ -342,7 +342,7 @@ static void k_sumsq(const void *v, L t) {
 
 const hv_table TABLE = {
   .mr = MR, .lanes = VL, .gemm = &gemm_kind, .gemm_bf16 = &gemm_bf16_kind, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
-  .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
+  .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .attn_fwd_bf16 = k_attn_fwd_bf16, .attn_bwd_bf16 = k_attn_bwd_bf16, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
   .silu_fwd = k_silu_fwd, .silu_bwd = k_silu_bwd, .swiglu_fwd = k_swiglu_fwd, .swiglu_bwd = k_swiglu_bwd, .rope = k_rope,
   .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
