@@ -59,6 +59,10 @@ func (native) poolForward(s Shape, x, y []float32, relu bool) {
 func (native) poolBackward(s Shape, x, y, dy, dx []float32, relu bool) {
 	cpu.PoolBackward(s[0], s[1], s[2], s[3], x, y, dy, dx, relu)
 }
+func (native) avgPoolForward(p *poolShape, x, y []float32) { cpu.AvgPoolForward((*cpu.Pool)(p), x, y) }
+func (native) avgPoolBackward(p *poolShape, dy, dx []float32) {
+	cpu.AvgPoolBackward((*cpu.Pool)(p), dy, dx)
+}
 func (native) embedForward(n, t, c int, id []int32, table, pos, y []float32) {
 	cpu.EmbedForward(n, t, c, id, table, pos, y)
 }

@@ -28,6 +28,8 @@ type kernels interface {
 	convWeight(g *geometry, dy, x, dw []float32)
 	poolForward(s Shape, x, y []float32, relu bool)
 	poolBackward(s Shape, x, y, dy, dx []float32, relu bool)
+	avgPoolForward(p *poolShape, x, y []float32)
+	avgPoolBackward(p *poolShape, dy, dx []float32)
 	embedForward(n, t, c int, id []int32, table, pos, y []float32)
 	embedBackward(n, t, c int, id []int32, dy, dtable, dpos []float32)
 	normForward(n, c int, eps float32, x, res, gain, shift, y, sum, stats []float32)

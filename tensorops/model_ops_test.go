@@ -62,8 +62,21 @@ func seriesNet(b, t, c, h, k, dilation int) net {
 	}}
 }
 
+// poolNet is means of windows behind a convolution.
+func poolNet(b, h, w, c, k, stride int) net {
+	return net{fmt.Sprintf("avgpool-%dx%dx%dx%d-k%ds%d", b, h, w, c, k, stride), func(g *Graph) V {
+		x, y := g.Input("x", F32, b, h, w, 2), g.Input("y", I32, b)
+		v := g.AvgPool(g.Conv(x, g.Param("c1", normal, true, c, 3, 3, 2), V{}, 1, 1, None), k, stride)
+		n := v.Shape[1] * v.Shape[2] * c
+		return g.CrossEntropy(g.Linear(g.Reshape(v, b, n), g.Param("f", normal, true, 4, n), V{}, None), y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Float: [][]float32{floats(r, b*h*w*2)}, Int: [][]int32{labels(r, b, 4)}}
+	}}
+}
+
 func modelNets() []net {
 	return []net{
+		poolNet(2, 7, 6, 19, 3, 2), poolNet(1, 8, 9, 5, 2, 3), poolNet(2, 5, 5, 32, 3, 1),
 		imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None), imageNet(2, 5, 6, 40, 5, Relu), imageNet(3, 4, 4, 16, 2, None),
 		llamaNet(2, 6, 4, 2, 4, 2), llamaNet(1, 66, 2, 1, 8, 1), llamaNet(2, 3, 2, 2, 2, 1), llamaNet(2, 5, 2, 1, 34, 1),
 		seriesNet(3, 9, 2, 5, 3, 2), seriesNet(1, 70, 3, 17, 2, 4),
@@ -72,7 +85,7 @@ func modelNets() []net {
 
 func TestModelGradients(t *testing.T) {
 	for _, n := range []net{
-		imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None), llamaNet(2, 6, 4, 2, 4, 1), llamaNet(2, 3, 2, 2, 2, 1),
+		poolNet(2, 7, 6, 3, 3, 2), poolNet(1, 8, 9, 2, 2, 3), imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None), llamaNet(2, 6, 4, 2, 4, 1), llamaNet(2, 3, 2, 2, 2, 1),
 		seriesNet(3, 9, 2, 5, 3, 2), seriesNet(2, 7, 3, 4, 2, 1),
 	} {
 		checkGradients(t, n)

@@ -179,6 +179,14 @@ void hv_pool_bwd(long b, long h, long w, long c, const float *x, const float *y,
   hv_pool_args g = {b, h, w, c, x, y, dy, dx, relu};
   hv_run(hv_active()->pool_bwd, &g, b * (h / 2));
 }
+void hv_avg_fwd(const long *p, const float *x, float *y) {
+  hv_avg_args g = {p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], x, y};
+  hv_run(hv_active()->avg_fwd, &g, g.b * g.oh);
+}
+void hv_avg_bwd(const long *p, const float *dy, float *dx) {
+  hv_avg_args g = {p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], dy, dx};
+  hv_run(hv_active()->avg_bwd, &g, g.b * g.h);
+}
 void hv_embed_fwd(long n, long t, long c, const int32_t *id, const float *tab, const float *pos, float *y) {
   hv_embed_args g = {.n = n, .t = t, .c = c, .id = id, .table = tab, .pos = pos, .y = y};
   hv_run(hv_active()->embed_fwd, &g, ceil_div(n, HV_ROWS));

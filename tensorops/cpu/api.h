@@ -31,6 +31,8 @@ void hv_add(long n, const float *x, const float *y, float *z);
 void hv_relu_mask(long n, const float *dy, const float *y, float *dx);
 void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int relu);
 void hv_pool_bwd(long b, long h, long w, long c, const float *x, const float *y, const float *dy, float *dx, int relu);
+void hv_avg_fwd(const long *p, const float *x, float *y);
+void hv_avg_bwd(const long *p, const float *dy, float *dx);
 void hv_embed_fwd(long n, long t, long c, const int32_t *id, const float *table, const float *pos, float *y);
 void hv_embed_bwd(long n, long t, long c, const int32_t *id, const float *dy, float *dtable, float *dpos);
 void hv_gn_fwd(long b, long p, long c, long groups, double eps, int relu, const float *x, const float *gain, const float *shift, float *y, float *stats);

@@ -194,6 +194,19 @@ func PoolBackward(b, h, w, c int, x, y, dy, dx []float32, relu bool) {
 	C.hv_pool_bwd(C.long(b), C.long(h), C.long(w), C.long(c), f(x), f(y), f(dy), f(dx), flag(relu))
 }
 
+// Pool is the geometry of windows: B, H, W, C, OH, OW, K, stride.
+type Pool [8]int
+
+// AvgPoolForward writes the means of windows.
+func AvgPoolForward(p *Pool, x, y []float32) {
+	C.hv_avg_fwd((*C.long)(unsafe.Pointer(p)), f(x), f(y))
+}
+
+// AvgPoolBackward writes dx.
+func AvgPoolBackward(p *Pool, dy, dx []float32) {
+	C.hv_avg_bwd((*C.long)(unsafe.Pointer(p)), f(dy), f(dx))
+}
+
 // EmbedForward writes y[r] = table[id[r]] + pos[r mod t].
 func EmbedForward(n, t, c int, id []int32, table, pos, y []float32) {
 	C.hv_embed_fwd(C.long(n), C.long(t), C.long(c), i32(id), f(table), f(pos), f(y))

@@ -48,6 +48,7 @@ typedef struct { L n, t, row, heads, d; const float *x, *cos, *sin; float *y; fl
 typedef struct { L n, v; const float *x; const int32_t *label; float *dx; double *loss; } hv_ce_args;
 typedef struct { L n; const float *x, *y; float *z; float a, b; } hv_ew_args;
 typedef struct { L b, h, w, c; const float *x, *y, *dy; float *z; int relu; } hv_pool_args;
+typedef struct { L b, h, w, c, oh, ow, k, s; const float *x; float *y; } hv_avg_args;
 typedef struct { L n, t, c, v; const int32_t *id; const float *table, *pos, *dy; float *y, *dtable, *dpos; L tc; } hv_embed_args;
 typedef struct { L n, c; const float *x; float *y; } hv_cols_args;
 typedef struct { L n; float *p, *m, *v; const float *g; float gs, lr, b1, b2, eps, wd, c1, c2; } hv_opt_args;
@@ -65,7 +66,7 @@ typedef struct {
   L mr, lanes;
   const hv_gemm_kind *gemm, *gemm_bf16;
   hv_fn conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, attn_fwd_bf16, attn_bwd_bf16, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, silu_fwd, silu_bwd, swiglu_fwd, swiglu_bwd, rope, add, relu_mask, combine,
-      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, gn_fwd, gn_bwd, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
+      pool_fwd, pool_bwd, avg_fwd, avg_bwd, embed_fwd, embed_bwd, cols, gn_fwd, gn_bwd, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
 

@@ -233,6 +233,8 @@ static void k_pool_bwd(const void *v, L t) {
   if (g->h & 1 && i == oh - 1) memset(g->z + at + 2 * g->w * C, 0, g->w * C * 4);
 }
 
+#include "avgpool.h"
+
 static void k_embed_fwd(const void *v, L t) {
   const hv_embed_args *g = v;
   for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
@@ -345,7 +347,7 @@ const hv_table TABLE = {
   .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .attn_fwd_bf16 = k_attn_fwd_bf16, .attn_bwd_bf16 = k_attn_bwd_bf16, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
   .silu_fwd = k_silu_fwd, .silu_bwd = k_silu_bwd, .swiglu_fwd = k_swiglu_fwd, .swiglu_bwd = k_swiglu_bwd, .rope = k_rope,
-  .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
+  .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .avg_fwd = k_avg_fwd, .avg_bwd = k_avg_bwd, .embed_fwd = k_embed_fwd,
   .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq, .peak = k_peak,
   .gn_fwd = k_gn_fwd, .gn_bwd = k_gn_bwd, .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
   .softmax_fwd = k_softmax_fwd, .softmax_bwd = k_softmax_bwd,
