@@ -59,6 +59,7 @@ static void k_norm_fwd(const void *v, L t) {
   }
 }
 
+// k_norm_bwd takes both sums of a row on the way.
 static void k_norm_bwd(const void *v, L t) {
   const hv_norm_args *g = v;
   L C = g->c;
@@ -66,19 +67,28 @@ static void k_norm_bwd(const void *v, L t) {
   memset(dg, 0, 2 * C * 4);
   for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
     const float *x = g->sum + r * C, *dy = g->dy + r * C;
-    float mean = g->stats[2 * r], rstd = g->stats[2 * r + 1];
+    float mean = g->stats[2 * r], rstd = g->stats[2 * r + 1], *dx = g->dx + r * C;
+    vf se[R32], seh[R32];
+    for (int i = 0; i < R32; i++) se[i] = seh[i] = (vf){0};
     L c = 0;
-    for (; c + VL <= C; c += VL) {
-      vf h = (ld(x + c) - mean) * rstd, d = ld(dy + c);
-      st(xh + c, h); st(dh + c, d * ld(g->g + c));
-      st(dg + c, vfma(d, h, ld(dg + c))); st(db + c, ld(db + c) + d);
+    for (; c + 32 <= C; c += 32)
+      for (int i = 0; i < R32; i++) {
+        L k = c + i * VL;
+        vf h = (ld(x + k) - mean) * rstd, d = ld(dy + k), e = d * ld(g->g + k);
+        st(xh + k, h); st(dh + k, e);
+        st(dg + k, vfma(d, h, ld(dg + k))); st(db + k, ld(db + k) + d);
+        se[i] += e; seh[i] = vfma(e, h, seh[i]);
+      }
+    if (c < C) {
+      float e[32], h[32];
+      for (L k = c; k < C; k++) {
+        xh[k] = (x[k] - mean) * rstd; dh[k] = dy[k] * g->g[k];
+        dg[k] = sfma(dy[k], xh[k], dg[k]); db[k] += dy[k];
+      }
+      tail(e, dh + c, C - c, 0); tail(h, xh + c, C - c, 0);
+      for (int i = 0; i < R32; i++) { se[i] += ld(e + i * VL); seh[i] = vfma(ld(e + i * VL), ld(h + i * VL), seh[i]); }
     }
-    for (; c < C; c++) {
-      float h = (x[c] - mean) * rstd, d = dy[c];
-      xh[c] = h; dh[c] = d * g->g[c]; dg[c] = sfma(d, h, dg[c]); db[c] += d;
-    }
-    float a = g->rms ? 0 : sum32(dh, C) / (float)C, b = -(dot32(dh, xh, C) / (float)C);
-    float *dx = g->dx + r * C;
+    float a = g->rms ? 0 : hsum32(se) / (float)C, b = -(hsum32(seh) / (float)C);
     const float *ds = g->dsum ? g->dsum + r * C : NULL;
     for (c = 0; c + VL <= C; c += VL) {
       vf u = vfma(ld(xh + c), splat(b), ld(dh + c) - a) * rstd;
