@@ -81,7 +81,9 @@ void hv_gemm_blocks(const hv_gemm_kind *how, hv_gemm_args *g, hv_runner run, int
 
 void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu, float *gelu, const float *slope) {
   hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .gelu = gelu, .slope = slope};
+  hv_begin();
   hv_gemm_blocks(hv_active()->gemm, &g, hv_run, hv_threads());
+  hv_end();
 }
 
 static _Atomic int no_tiles;
@@ -95,7 +97,9 @@ static const hv_bf16 *unit(void) {
 int hv_has_bf16(void) { return unit() != NULL; }
 void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu, float *gelu, const float *slope) {
   hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .gelu = gelu, .slope = slope, .unit = unit()};
+  hv_begin();
   hv_gemm_blocks(hv_active()->gemm_bf16, &g, hv_run, hv_threads());
+  hv_end();
 }
 
 static float attn_scale(long d) {

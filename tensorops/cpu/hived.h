@@ -79,7 +79,9 @@ const hv_table *hv_active(void);                    // api.c: of the chosen inst
 static inline L hv_floor(L a, L b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 int hv_threads(void);                               // pool.c
 void hv_run(hv_fn f, const void *args, L tiles);   // pool.c
-float *hv_scratch(int slot, size_t floats);        // per thread, 64-byte aligned, kept
+float *hv_scratch(int slot, size_t floats);        // 64-byte aligned, this thread's until the outermost hv_end
+void hv_begin(void);                               // around calls that use scratch beyond one hv_run
+void hv_end(void);
 const float *hv_zeros(void);                       // at least 4096 zeros
 
 #if defined(__clang__)
