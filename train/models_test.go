@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -367,5 +368,21 @@ func TestBF16(t *testing.T) {
 	got := mustTrain(t, mustNew(t, c), Job{Spans: span(0, 16)})
 	if d := math.Abs(float64(got.Loss - want.Loss)); d == 0 || d > 0.05 {
 		t.Errorf("loss %v in bfloat16, %v in float32", got.Loss, want.Loss)
+	}
+}
+
+// TestRunFileHasEverySize checks that whatever a model takes can be said in a run file.
+func TestRunFileHasEverySize(t *testing.T) {
+	keys := map[string]bool{}
+	spec := reflect.TypeFor[ModelSpec]()
+	for i := range spec.NumField() {
+		keys[spec.Field(i).Tag.Get("toml")] = true
+	}
+	for name, f := range families {
+		for _, s := range f.sizes {
+			if !keys[s.key] {
+				t.Errorf("%s: no key %q in a run file", name, s.key)
+			}
+		}
 	}
 }
