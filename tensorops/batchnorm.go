@@ -48,7 +48,8 @@ func (o *batchNorm) name() string { return "batchnorm" }
 func (o *batchNorm) aux() (int, int) {
 	return 2 * o.c, (2*chunks(o.n) + 2) * o.c
 }
-func (o *batchNorm) edits() bool { return o.relu }
+func (o *batchNorm) edits() bool  { return o.relu }
+func (o *batchNorm) writes() uint { return 0 }
 func (o *batchNorm) shares() (int, uint) {
 	if o.res {
 		return 0, 1 << 5

@@ -12,9 +12,9 @@ type Options struct {
 	Inference bool
 	// Keep lists values that Session.Output returns after a step.
 	Keep []V
-	// Compute is F32, or BF16: products of linear layers then round their operands
-	// to bfloat16 and sum in float32; parameters, gradients and all else stay
-	// float32. BF16's bits depend on the processor.
+	// Compute is F32, or BF16: products of linear layers and of attention then round
+	// their operands to bfloat16 and sum in float32; parameters, gradients and all
+	// else stay float32. BF16's bits depend on the processor.
 	Compute DType
 	// MaxBytes bounds Plan.Peak; 0 is no bound.
 	MaxBytes int64
@@ -33,12 +33,13 @@ type compiler struct {
 	g      *Graph
 	plan   *Plan
 	spans  []span
-	value  []int  // buffer of each value, -1
-	grad   []int  // buffer of each value's gradient, -1
-	keep   []int  // buffer of each node's kept floats, -1
-	uses   []int  // operands that read each value
-	again  []bool // nodes that backward computes again; cleared when it has
-	params []int  // place of each graph parameter in plan.Params
+	value  []int        // buffer of each value, -1
+	grad   []int        // buffer of each value's gradient, -1
+	keep   []int        // buffer of each node's kept floats, -1
+	uses   []int        // operands that read each value
+	again  []bool       // nodes that backward computes again; cleared when it has
+	params []int        // place of each graph parameter in plan.Params
+	added  map[int]bool // offsets of parameters whose gradient a step adds to
 }
 
 // Compile orders the parameters by name, lays out forward and, unless
@@ -61,7 +62,7 @@ func Compile(g *Graph, loss V, o Options) (*Plan, error) {
 }
 
 func compile(g *Graph, loss V, o Options, frugal bool) *Plan {
-	c := &compiler{g: g, plan: &Plan{Inputs: g.inputs, train: !o.Inference, bf16: o.Compute == BF16}}
+	c := &compiler{g: g, plan: &Plan{Inputs: g.inputs, train: !o.Inference, bf16: o.Compute == BF16}, added: map[int]bool{}}
 	c.layout()
 	fill := func(n int) []int {
 		s := make([]int, n)
@@ -260,6 +261,10 @@ func (c *compiler) backward(i int) {
 	for j, v := range n.in {
 		r, add := c.gradient(v, at, shared[j])
 		s.din = append(s.din, r)
+		if r.space == inGrads && !c.added[r.off] {
+			c.added[r.off] = true
+			s.first |= 1 << j
+		}
 		if add != nil {
 			extra = append(extra, *add)
 		}
@@ -375,6 +380,11 @@ func (c *compiler) finish() {
 		fix(s.dout)
 	}
 	fix(p.outputs)
+	for _, q := range p.Params {
+		if !q.Buffer && !c.added[q.Off] {
+			p.unused = append(p.unused, ref{inGrads, q.Off, q.Shape.Size()})
+		}
+	}
 	words := int64(p.Arena + p.BufferLen + p.ParamLen)
 	if p.train {
 		words += 3 * int64(p.ParamLen)

@@ -59,6 +59,10 @@ func (native) poolForward(s Shape, x, y []float32, relu bool) {
 func (native) poolBackward(s Shape, x, y, dy, dx []float32, relu bool) {
 	cpu.PoolBackward(s[0], s[1], s[2], s[3], x, y, dy, dx, relu)
 }
+func (native) avgPoolForward(p *poolShape, x, y []float32) { cpu.AvgPoolForward((*cpu.Pool)(p), x, y) }
+func (native) avgPoolBackward(p *poolShape, dy, dx []float32) {
+	cpu.AvgPoolBackward((*cpu.Pool)(p), dy, dx)
+}
 func (native) embedForward(n, t, c int, id []int32, table, pos, y []float32) {
 	cpu.EmbedForward(n, t, c, id, table, pos, y)
 }
@@ -72,15 +76,31 @@ func (native) normBackward(n, c int, sum, stats, gain, dy, dsum, dx, dgain, dshi
 	cpu.NormBackward(n, c, sum, stats, gain, dy, dsum, dx, dgain, dshift, part)
 }
 func (native) attentionForward(s attnShape, qkv, y, stats []float32) {
-	cpu.AttentionForward(s.b, s.t, s.h, s.d, qkv, y, stats)
+	cpu.AttentionForward(cpu.Attention{B: s.b, T: s.t, H: s.h, D: s.d, Full: s.full, BF16: s.bf16}, qkv, y, stats)
 }
 func (native) attentionBackward(s attnShape, qkv, y, stats, dy, dqkv []float32) {
-	cpu.AttentionBackward(s.b, s.t, s.h, s.d, qkv, y, stats, dy, dqkv)
+	cpu.AttentionBackward(cpu.Attention{B: s.b, T: s.t, H: s.h, D: s.d, Full: s.full, BF16: s.bf16}, qkv, y, stats, dy, dqkv)
 }
-func (native) geluForward(x, y []float32)       { cpu.GeluForward(x, y) }
-func (native) geluBackward(x, dy, dx []float32) { cpu.GeluBackward(x, dy, dx) }
+func (native) geluForward(x, y []float32)                   { cpu.GeluForward(x, y) }
+func (native) geluBackward(x, dy, dx []float32)             { cpu.GeluBackward(x, dy, dx) }
+func (native) siluForward(x, y []float32)                   { cpu.SiluForward(x, y) }
+func (native) siluBackward(x, dy, dx []float32)             { cpu.SiluBackward(x, dy, dx) }
+func (native) swigluForward(n, c int, x, y []float32)       { cpu.SwigluForward(n, c, x, y) }
+func (native) swigluBackward(n, c int, x, dy, dx []float32) { cpu.SwigluBackward(n, c, x, dy, dx) }
+func (native) rope(o *rope, x, y []float32, sign float32) {
+	cpu.Rope(o.n, o.t, o.row, o.heads, o.d, x, o.cos, o.sin, y, sign)
+}
 func (native) crossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64 {
 	return cpu.CrossEntropy(n, v, x, label, dx, loss)
+}
+func (s gnShape) native() cpu.Groups {
+	return cpu.Groups{B: s.b, P: s.p, C: s.c, G: s.g, Eps: s.eps, Relu: s.relu}
+}
+func (native) gnForward(s gnShape, x, gain, shift, y, stats []float32) {
+	cpu.GroupNormForward(s.native(), x, gain, shift, y, stats)
+}
+func (native) gnBackward(s gnShape, x, y, gain, stats, dy, dx, work []float32) {
+	cpu.GroupNormBackward(s.native(), x, y, gain, stats, dy, dx, work)
 }
 func (native) bnStats(a *bnArgs) []float64 {
 	m2 := make([]float64, a.c)

@@ -89,6 +89,18 @@ func groupNet(b, h, w, c, o, groups int) net {
 	}}
 }
 
+// depthNet is two depthwise convolutions, so that both gradients are wanted.
+func depthNet(b, h, w, c, k, stride, pad int, act Act) net {
+	return net{fmt.Sprintf("depth-%dx%dx%dx%d-k%ds%dp%d", b, h, w, c, k, stride, pad), func(g *Graph) V {
+		x, y := g.Input("x", F32, b, h, w, c), g.Input("y", I32, b)
+		v := g.Conv(x, g.Param("c1", normal, true, c, 3, 3, 1), V{}, 1, 1, None)
+		v = g.Conv(v, g.Param("c2", normal, true, c, k, k, 1), g.Param("b2", normal, false, c), stride, pad, act)
+		return g.CrossEntropy(g.Linear(g.Mean(v), g.Param("f", normal, true, 4, c), V{}, None), y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Float: [][]float32{floats(r, b*h*w*c)}, Int: [][]int32{labels(r, b, 4)}}
+	}}
+}
+
 // gptNet is layers of a transformer with tied head.
 func gptNet(b, t, heads, d, vocab, layers int) net {
 	c := heads * d
@@ -103,7 +115,7 @@ func gptNet(b, t, heads, d, vocab, layers int) net {
 			p := fmt.Sprintf("h%02d.", l)
 			n, res = g.Norm(h, res, vec(p+"n1g", 1), vec(p+"n1b", 0), 1e-5)
 			q := g.Linear(n, g.Param(p+"qkv", normal, true, 3*c, c), g.Param(p+"qkvb", normal, false, 3*c), None)
-			h = g.Linear(g.Attention(q, heads), g.Param(p+"o", normal, true, c, c), V{}, None)
+			h = g.Linear(g.Attention(q, heads, true), g.Param(p+"o", normal, true, c, c), V{}, None)
 			n, res = g.Norm(h, res, vec(p+"n2g", 1), vec(p+"n2b", 0), 1e-5)
 			h = g.Linear(n, g.Param(p+"f", normal, true, 2*c, c), g.Param(p+"fb", normal, false, 2*c), Gelu)
 			h = g.Linear(h, g.Param(p+"p", normal, true, c, 2*c), g.Param(p+"pb", normal, false, c), None)
@@ -155,7 +167,7 @@ func nets() []net {
 		convNet(2, 8, 8, 1, 5, 3, 1, 1, None), convNet(3, 9, 7, 3, 8, 3, 2, 1, Relu), convNet(2, 12, 10, 2, 17, 5, 1, 0, None),
 		convNet(2, 6, 8, 32, 32, 3, 1, 1, None), convNet(5, 13, 13, 4, 16, 3, 2, 0, Relu),
 		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 64, 2, 8, 40, 1), gptNet(2, 70, 1, 33, 40, 1), gptNet(1, 130, 2, 8, 20, 1),
-		addNet(6, 37), groupNet(2, 7, 6, 6, 9, 3), groupNet(2, 9, 12, 32, 64, 2), convNet(1, 5, 30, 34, 44, 3, 3, 1, None), convNet(2, 8, 66, 20, 6, 5, 1, 2, Relu), resNet(3, 7, 9, 2, 5), resNet(2, 8, 8, 16, 32))
+		attentionNet(2, 70, 2, 9), attentionNet(1, 9, 1, 32), addNet(6, 37), groupNet(2, 7, 6, 6, 9, 3), groupNet(2, 9, 12, 32, 64, 2), depthNet(2, 9, 11, 20, 5, 1, 0, Relu), depthNet(3, 12, 10, 65, 3, 3, 1, None), depthNet(1, 40, 30, 16, 2, 2, 0, None), convNet(1, 5, 30, 34, 44, 3, 3, 1, None), convNet(2, 8, 66, 20, 6, 5, 1, 2, Relu), resNet(3, 7, 9, 2, 5), resNet(2, 8, 8, 16, 32))
 }
 
 // started opens a plan with normal parameters.
@@ -296,7 +308,7 @@ func TestBitsPinned(t *testing.T) {
 func TestGradients(t *testing.T) {
 	for _, n := range []net{
 		linearNet(5, 3, 7, 4, Relu), linearNet(6, 5, 8, 4, Gelu), convNet(2, 8, 8, 1, 3, 3, 1, 1, None), convNet(2, 7, 9, 2, 3, 3, 2, 1, Relu),
-		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 67, 1, 4, 7, 1), addNet(4, 9), groupNet(2, 7, 6, 4, 6, 2), resNet(3, 5, 7, 2, 4),
+		gptNet(2, 5, 2, 4, 11, 2), gptNet(1, 67, 1, 4, 7, 1), attentionNet(2, 66, 2, 3), depthNet(2, 7, 6, 3, 3, 2, 1, Relu), addNet(4, 9), groupNet(2, 7, 6, 4, 6, 2), resNet(3, 5, 7, 2, 4),
 	} {
 		checkGradients(t, n)
 	}

@@ -24,8 +24,8 @@
 //
 // Two things trade for memory and speed: Graph.Checkpoint (and a plan above
 // Options.MaxBytes, by itself) computes values again in backward, with the same
-// bits; Options.Compute = BF16 rounds the operands of linear layers, and its bits
-// depend on the processor.
+// bits; Options.Compute = BF16 rounds the operands of linear layers and attention,
+// and its bits depend on the processor.
 //
 // Functions that build graphs and run kernels panic on bad shapes: these are
 // broken invariants. Nothing here is safe for concurrent use except Devices.

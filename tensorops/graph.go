@@ -66,6 +66,9 @@ type op interface {
 	shares() (out int, in uint)
 	// edits reports that backward changes the gradient of its output in place.
 	edits() bool
+	// writes reports which inputs' gradients backward writes, where call.fresh says so,
+	// instead of adding to them, by bits.
+	writes() uint
 	forward(k kernels, c *call)
 	backward(k kernels, c *call)
 }
@@ -170,3 +173,4 @@ type leaf struct{}
 func (leaf) aux() (int, int)     { return 0, 0 }
 func (leaf) shares() (int, uint) { return -1, 0 }
 func (leaf) edits() bool         { return false }
+func (leaf) writes() uint        { return 0 }

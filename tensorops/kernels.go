@@ -28,6 +28,8 @@ type kernels interface {
 	convWeight(g *geometry, dy, x, dw []float32)
 	poolForward(s Shape, x, y []float32, relu bool)
 	poolBackward(s Shape, x, y, dy, dx []float32, relu bool)
+	avgPoolForward(p *poolShape, x, y []float32)
+	avgPoolBackward(p *poolShape, dy, dx []float32)
 	embedForward(n, t, c int, id []int32, table, pos, y []float32)
 	embedBackward(n, t, c int, id []int32, dy, dtable, dpos []float32)
 	normForward(n, c int, eps float32, x, res, gain, shift, y, sum, stats []float32)
@@ -36,7 +38,14 @@ type kernels interface {
 	attentionBackward(s attnShape, qkv, y, stats, dy, dqkv []float32)
 	geluForward(x, y []float32)
 	geluBackward(x, dy, dx []float32)
+	siluForward(x, y []float32)
+	siluBackward(x, dy, dx []float32)
+	swigluForward(n, c int, x, y []float32)
+	swigluBackward(n, c int, x, dy, dx []float32)
+	rope(o *rope, x, y []float32, sign float32)
 	crossEntropy(n, v int, x []float32, label []int32, dx []float32, loss []float64) float64
+	gnForward(s gnShape, x, gain, shift, y, stats []float32)
+	gnBackward(s gnShape, x, y, gain, stats, dy, dx, work []float32)
 	bnStats(a *bnArgs) []float64
 	bnApply(a *bnArgs)
 	bnSums(a *bnArgs)
@@ -56,6 +65,7 @@ type call struct {
 	ints               [][]int32 // integer inputs, by operand
 	keep, work         []float32
 	next               *call     // of a step that this one computes too, or nil
+	fresh              uint      // operands, by bits, whose gradient is to be written, not added to
 	rows               []float64 // losses of rows
 	loss               *float64
 	samples            *int // of the batch that are real, the first ones; may exceed the batch

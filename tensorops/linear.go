@@ -43,6 +43,7 @@ func (g *Graph) Linear(x, w, b V, act Act) V {
 
 func (l *linear) name() string { return "linear" }
 func (l *linear) edits() bool  { return l.relu }
+func (l *linear) writes() uint { return 2 }
 func (l *linear) reads() (uint, uint) {
 	if l.relu {
 		return 3, 1
@@ -69,7 +70,7 @@ func product(k kernels, c *call) func(m, n, k int, a, b mat, c []float32, ldc in
 	return k.gemm
 }
 
-// backward: dx = dy w, dw += dy' x, db += column sums of dy.
+// backward: dx = dy w, dw += dy' x (or = where it is fresh), db += column sums of dy.
 func (l *linear) backward(k kernels, c *call) {
 	dy, gemm := c.dout[0], product(k, c)
 	if l.relu {
@@ -79,7 +80,7 @@ func (l *linear) backward(k kernels, c *call) {
 		k.columns(l.n, l.o, dy, c.din[2])
 	}
 	if c.din[1] != nil {
-		gemm(l.o, l.c, l.n, mat{dy, 1, l.o}, mat{c.in[0], 1, l.c}, c.din[1], l.c, true, finish{})
+		gemm(l.o, l.c, l.n, mat{dy, 1, l.o}, mat{c.in[0], 1, l.c}, c.din[1], l.c, c.fresh&2 == 0, finish{})
 	}
 	if c.din[0] != nil {
 		e := finish{}

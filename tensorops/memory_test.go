@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -107,7 +108,9 @@ func TestFrugalPlan(t *testing.T) {
 // more once every buffer has been used.
 func TestPeakIsMeasured(t *testing.T) {
 	resident := func() int64 {
-		debug.FreeOSMemory()
+		for range 2 { // what the first collection finds in pools is freed by the second
+			debug.FreeOSMemory()
+		}
 		b, err := os.ReadFile("/proc/self/status")
 		if err != nil {
 			t.Skip("no /proc: ", err)
@@ -124,6 +127,9 @@ func TestPeakIsMeasured(t *testing.T) {
 	if CPU().Info().Name == "reference" {
 		t.Skip("built without cgo: too slow")
 	}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector keeps memory of its own beside each buffer")
+	}
 	n := linearNet(512, 1024, 2048, 512, Gelu)
 	g := &Graph{}
 	p, err := Compile(g, n.build(g), Options{})
@@ -133,8 +139,16 @@ func TestPeakIsMeasured(t *testing.T) {
 	b := n.batch(rand.New(rand.NewSource(1)))
 	before := resident()
 	s := started(t, CPU(), p, 5, 0, 0.1)
-	if _, err := s.Step(context.Background(), b); err != nil {
-		t.Fatal(err)
+	for range 8 { // a caller that the scheduler moves about takes no more buffers
+		stepped := make(chan error)
+		go func() {
+			runtime.LockOSThread() // the thread ends with this goroutine
+			_, err := s.Step(context.Background(), b)
+			stepped <- err
+		}()
+		if err := <-stepped; err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := s.Update(Optimizer{Rule: AdamW, Eps: 1e-8}, UpdateArgs{LR: 0.1, Scale: 0.01, Step: 1}); err != nil {
 		t.Fatal(err)

@@ -32,11 +32,10 @@ func llamaNet(b, t, heads, kv, d, layers int) net {
 		h := g.Linear(x, g.Param("in", normal, true, c, c), V{}, None)
 		for l := range layers {
 			p := fmt.Sprintf("h%02d.", l)
-			n := g.RMSNorm(h, g.Param(p+"n1", normal, false, c), 1e-5)
+			n, _ := g.RMSNorm(h, V{}, g.Param(p+"n1", normal, false, c), 1e-5)
 			q := g.Rope(g.Linear(n, g.Param(p+"qkv", normal, true, (heads+2*kv)*d, c), V{}, None), heads+kv, d, 10000, 3)
-			a := g.Attention(g.RepeatKV(q, heads, kv), heads)
-			h = g.Add(h, g.Linear(a, g.Param(p+"o", normal, true, c, c), V{}, None))
-			n = g.RMSNorm(h, g.Param(p+"n2", normal, false, c), 1e-5)
+			a := g.Attention(g.RepeatKV(q, heads, kv), heads, true)
+			n, h = g.RMSNorm(g.Linear(a, g.Param(p+"o", normal, true, c, c), V{}, None), h, g.Param(p+"n2", normal, false, c), 1e-5)
 			f := g.Swiglu(g.Linear(n, g.Param(p+"f", normal, true, 4*c, c), V{}, None))
 			h = g.Add(h, g.Silu(g.Linear(f, g.Param(p+"p", normal, true, c, 2*c), V{}, None)))
 		}
@@ -63,17 +62,30 @@ func seriesNet(b, t, c, h, k, dilation int) net {
 	}}
 }
 
+// poolNet is means of windows behind a convolution.
+func poolNet(b, h, w, c, k, stride int) net {
+	return net{fmt.Sprintf("avgpool-%dx%dx%dx%d-k%ds%d", b, h, w, c, k, stride), func(g *Graph) V {
+		x, y := g.Input("x", F32, b, h, w, 2), g.Input("y", I32, b)
+		v := g.AvgPool(g.Conv(x, g.Param("c1", normal, true, c, 3, 3, 2), V{}, 1, 1, None), k, stride)
+		n := v.Shape[1] * v.Shape[2] * c
+		return g.CrossEntropy(g.Linear(g.Reshape(v, b, n), g.Param("f", normal, true, 4, n), V{}, None), y)
+	}, func(r *rand.Rand) Batch {
+		return Batch{Float: [][]float32{floats(r, b*h*w*2)}, Int: [][]int32{labels(r, b, 4)}}
+	}}
+}
+
 func modelNets() []net {
 	return []net{
-		imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None),
-		llamaNet(2, 6, 4, 2, 4, 2), llamaNet(1, 66, 2, 1, 8, 1), llamaNet(2, 3, 2, 2, 2, 1),
+		poolNet(2, 7, 6, 19, 3, 2), poolNet(1, 8, 9, 5, 2, 3), poolNet(2, 5, 5, 32, 3, 1),
+		imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None), imageNet(2, 5, 6, 40, 5, Relu), imageNet(3, 4, 4, 16, 2, None),
+		llamaNet(2, 6, 4, 2, 4, 2), llamaNet(1, 66, 2, 1, 8, 1), llamaNet(2, 3, 2, 2, 2, 1), llamaNet(2, 5, 2, 1, 34, 1),
 		seriesNet(3, 9, 2, 5, 3, 2), seriesNet(1, 70, 3, 17, 2, 4),
 	}
 }
 
 func TestModelGradients(t *testing.T) {
 	for _, n := range []net{
-		imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None), llamaNet(2, 6, 4, 2, 4, 1), llamaNet(2, 3, 2, 2, 2, 1),
+		poolNet(2, 7, 6, 3, 3, 2), poolNet(1, 8, 9, 2, 2, 3), imageNet(3, 6, 7, 8, 4, Relu), imageNet(2, 4, 5, 6, 1, None), llamaNet(2, 6, 4, 2, 4, 1), llamaNet(2, 3, 2, 2, 2, 1),
 		seriesNet(3, 9, 2, 5, 3, 2), seriesNet(2, 7, 3, 4, 2, 1),
 	} {
 		checkGradients(t, n)
@@ -195,8 +207,12 @@ func BenchmarkSwiglu(b *testing.B) {
 	for i := range x {
 		x[i] = float32(i%17) - 8
 	}
+	s, err := CPU().Open(&Plan{})
+	if err != nil {
+		b.Fatal(err)
+	}
 	for b.Loop() {
-		o.forward(nil, &call{in: [][]float32{x}, out: [][]float32{y}})
+		o.forward(s.(*hostSession).k, &call{in: [][]float32{x}, out: [][]float32{y}})
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(y)), "ns/element")
 }

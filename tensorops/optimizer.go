@@ -71,6 +71,7 @@ func (s *hostSession) Update(o Optimizer, u UpdateArgs) error {
 	if !s.plan.train || u.Step == 0 {
 		return fmt.Errorf("update number %d: plan for training: %v", u.Step, s.plan.train)
 	}
+	s.settle()
 	scale := u.Scale
 	if o.Clip > 0 || s.plan.bf16 {
 		norm := math.Sqrt(s.k.sumSquares(s.vec[Grads], s.part)) * scale

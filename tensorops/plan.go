@@ -28,6 +28,7 @@ type Step struct {
 	in, out, din, dout []ref
 	keep, work         ref
 	rows               int
+	first              uint // operands, by bits, whose parameter's gradient no earlier step adds to
 	train, again       bool
 	joined             bool // the next step may be computed with this one, see join.go
 }
@@ -44,6 +45,7 @@ type Plan struct {
 	Peak int64
 
 	outputs []ref // of Options.Keep
+	unused  []ref // gradients of parameters that no step adds to
 	train   bool
 	bf16    bool
 }

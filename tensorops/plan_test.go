@@ -7,9 +7,12 @@ import (
 	"math/rand"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/quick"
+
+	"github.com/apiary-net/hived/tensorops/num"
 )
 
 // TestPlace checks that spans alive together never overlap and that the total is
@@ -214,7 +217,7 @@ func TestBadShapesPanic(t *testing.T) {
 		"pool":         func() { g.MaxPool2(x, None) },
 		"embed":        func() { g.Embed(x, w, b) },
 		"norm":         func() { g.Norm(x, V{}, b, b, 1e-5) },
-		"heads":        func() { g.Attention(g.Input("q", F32, 1, 2, 9), 2) },
+		"heads":        func() { g.Attention(g.Input("q", F32, 1, 2, 9), 2, true) },
 		"add":          func() { g.Add(x, img) },
 		"labels":       func() { g.CrossEntropy(x, x) },
 		"label number": func() { g.CrossEntropy(g.Input("l", F32, 3, 2), i) },
@@ -250,6 +253,49 @@ func TestNoContraction(t *testing.T) {
 		}
 		if got := fused.Match(out); got != c.want {
 			t.Errorf("%s has fused instructions: %v, want %v", c.file, got, c.want)
+		}
+	}
+}
+
+// TestGradientsStartAnew checks that what a session's vector of gradients held before
+// ZeroGrads is seen nowhere: in no step's gradients, nor in those of a parameter that
+// no step reaches, nor without a step; and that a second step adds.
+func TestGradientsStartAnew(t *testing.T) {
+	n := gptNet(1, 5, 2, 4, 11, 1)
+	g := &Graph{}
+	loss := n.build(g)
+	g.Param("unused", normal, true, 3)
+	p, err := Compile(g, loss, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := n.batch(rand.New(rand.NewSource(1)))
+	grads := func(dirty bool, steps int) []float32 {
+		s := started(t, CPU(), p, 1, 1, 0.3)
+		x := make([]float32, p.ParamLen)
+		if dirty {
+			num.FillNormal(x, 1, 2, 1)
+			if err := s.Write(Grads, x); err != nil {
+				t.Fatal(err)
+			}
+			s.ZeroGrads()
+		}
+		for range steps {
+			if _, err := s.Step(context.Background(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Read(Grads, x); err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	once := grads(false, 1)
+	for steps := range 3 {
+		if got := grads(true, steps); !slices.Equal(got, grads(false, steps)) {
+			t.Errorf("%d steps: gradients depend on what was there before", steps)
+		} else if i := p.Params[0].Off; steps == 2 && got[i] != 2*once[i] {
+			t.Errorf("two steps give %v, one gives %v", got[i], once[i])
 		}
 	}
 }

@@ -83,10 +83,11 @@ func cosSin(a float64) (cos, sin float64) {
 
 func (o *rope) name() string                { return "rope" }
 func (o *rope) reads() (uint, uint)         { return 0, 0 }
-func (o *rope) forward(_ kernels, c *call)  { o.turn(c.in[0], c.out[0], 1) }
-func (o *rope) backward(_ kernels, c *call) { o.turn(c.dout[0], c.din[0], -1) }
+func (o *rope) forward(k kernels, c *call)  { k.rope(o, c.in[0], c.out[0], 1) }
+func (o *rope) backward(k kernels, c *call) { k.rope(o, c.dout[0], c.din[0], -1) }
 
-func (o *rope) turn(x, y []float32, sign float32) {
+// rope turns by the angles times sign, which is 1 or -1.
+func (reference) rope(o *rope, x, y []float32, sign float32) {
 	half := o.d / 2
 	for r := range o.n {
 		cs, sn := o.cos[r%o.t*half:][:half], o.sin[r%o.t*half:][:half]

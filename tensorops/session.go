@@ -19,6 +19,7 @@ type hostSession struct {
 	outputs        [][]float32
 	loss           float64
 	samples        int
+	zeroed         bool      // gradients count as zero, whatever lies in their vector
 	part           []float64 // partial sums of squares
 	extra          []float32 // scratch of optimizers, see Plan.OptimizerBytes
 	floats, intsIn []int     // input numbers by type
@@ -26,9 +27,10 @@ type hostSession struct {
 
 // bound is a step with its operands resolved to memory.
 type bound struct {
-	op   op
-	back bool
-	call call
+	op    op
+	back  bool
+	first uint // see Step
+	call  call
 }
 
 // aligned returns n floats that start on a cache line.
@@ -73,7 +75,7 @@ func openHost(p *Plan, k kernels) *hostSession {
 }
 
 func (s *hostSession) bind(st Step) *bound {
-	b := &bound{op: st.op, back: st.Backward}
+	b := &bound{op: st.op, back: st.Backward, first: st.first}
 	all := func(rs []ref) [][]float32 {
 		m := make([][]float32, len(rs))
 		for i, r := range rs {
@@ -124,12 +126,34 @@ func (s *hostSession) Step(ctx context.Context, in Batch) (float64, error) {
 		case b.op == nil:
 			s.k.add(b.call.din[0], b.call.dout[0], b.call.din[0])
 		case b.back:
+			s.open(b)
 			b.op.backward(s.k, &b.call)
 		default:
 			b.op.forward(s.k, &b.call)
 		}
 	}
+	if s.zeroed && s.plan.train {
+		s.zeroed = false
+		for _, r := range s.plan.unused {
+			clear(s.memory(r))
+		}
+	}
 	return s.loss, nil
+}
+
+// open makes ready the gradients of parameters that b is the first to add to: it
+// clears what the op cannot write, just before that comes near.
+func (s *hostSession) open(b *bound) {
+	b.call.fresh = 0
+	if !s.zeroed {
+		return
+	}
+	b.call.fresh = b.first & b.op.writes()
+	for j, d := range b.call.din {
+		if b.first&^b.call.fresh>>j&1 == 1 {
+			clear(d)
+		}
+	}
 }
 
 // take copies the batch into the session's inputs.
@@ -164,11 +188,23 @@ func (s *hostSession) Output(i int, dst []float32) error {
 	return nil
 }
 
-func (s *hostSession) ZeroGrads() { clear(s.vec[Grads]) }
+// ZeroGrads leaves the work to the next step.
+func (s *hostSession) ZeroGrads() { s.zeroed = true }
+
+// settle clears the gradients where no step has.
+func (s *hostSession) settle() {
+	if s.zeroed {
+		clear(s.vec[Grads])
+		s.zeroed = false
+	}
+}
 
 func (s *hostSession) Read(v Vector, dst []float32) error {
 	if int(v) >= len(s.vec) || len(dst) != len(s.vec[v]) {
 		return fmt.Errorf("read vector %d: length %d does not fit", v, len(dst))
+	}
+	if v == Grads {
+		s.settle()
 	}
 	copy(dst, s.vec[v])
 	return nil
@@ -177,6 +213,9 @@ func (s *hostSession) Read(v Vector, dst []float32) error {
 func (s *hostSession) Write(v Vector, src []float32) error {
 	if int(v) >= len(s.vec) || len(src) != len(s.vec[v]) {
 		return fmt.Errorf("write vector %d: length %d does not fit", v, len(src))
+	}
+	if v == Grads {
+		s.zeroed = false
 	}
 	copy(s.vec[v], src)
 	return nil

@@ -2,6 +2,8 @@ package tensorops
 
 // N rows, C channels of the result.
 
+import "github.com/apiary-net/hived/tensorops/num"
+
 type swiglu struct {
 	leaf
 	n, c int
@@ -17,23 +19,62 @@ func (g *Graph) Swiglu(x V) V {
 	return g.apply(&swiglu{n: n, c: c / 2}, []V{x}, x.Shape.withLast(c/2))[0]
 }
 
-func (o *swiglu) name() string        { return "swiglu" }
-func (o *swiglu) reads() (uint, uint) { return 1, 0 }
-func (o *swiglu) forward(_ kernels, c *call) {
-	for r := range o.n {
-		a, b, y := c.in[0][2*r*o.c:][:o.c], c.in[0][(2*r+1)*o.c:][:o.c], c.out[0][r*o.c:][:o.c]
+func (o *swiglu) name() string               { return "swiglu" }
+func (o *swiglu) cheap()                     {}
+func (o *swiglu) reads() (uint, uint)        { return 1, 0 }
+func (o *swiglu) forward(k kernels, c *call) { k.swigluForward(o.n, o.c, c.in[0], c.out[0]) }
+func (o *swiglu) backward(k kernels, c *call) {
+	k.swigluBackward(o.n, o.c, c.in[0], c.dout[0], c.din[0])
+}
+
+type silu struct{ leaf }
+
+// Silu returns x*sigmoid(x) (Elfwing et al. 2017).
+func (g *Graph) Silu(x V) V { return g.apply(&silu{}, []V{x}, x.Shape)[0] }
+
+func (o *silu) name() string                { return "silu" }
+func (o *silu) cheap()                      {}
+func (o *silu) shares() (int, uint)         { return 0, 1 }
+func (o *silu) reads() (uint, uint)         { return 1, 0 }
+func (o *silu) forward(k kernels, c *call)  { k.siluForward(c.in[0], c.out[0]) }
+func (o *silu) backward(k kernels, c *call) { k.siluBackward(c.in[0], c.dout[0], c.din[0]) }
+
+// silu32 is x/(1+exp(-x)).
+func silu32(x float32) float32 { return x / (1 + num.Exp32(-x)) }
+
+// siluSlope: s = 1/(1+exp(-x)); s*fma(x, 1-s, 1).
+func siluSlope(x float32) float32 {
+	s := 1 / (1 + num.Exp32(-x))
+	return float32(s * num.Fma32(x, 1-s, 1))
+}
+
+func (reference) siluForward(x, y []float32) {
+	for i, v := range x {
+		y[i] = silu32(v)
+	}
+}
+
+func (reference) siluBackward(x, dy, dx []float32) {
+	for i, v := range x {
+		dx[i] = float32(dy[i] * siluSlope(v))
+	}
+}
+
+func (reference) swigluForward(n, c int, x, y []float32) {
+	for r := range n {
+		a, b, y := x[2*r*c:][:c], x[(2*r+1)*c:][:c], y[r*c:][:c]
 		for j := range y {
 			y[j] = float32(silu32(a[j]) * b[j])
 		}
 	}
 }
 
-func (o *swiglu) backward(_ kernels, c *call) {
-	for r := range o.n {
-		a, b, dy := c.in[0][2*r*o.c:][:o.c], c.in[0][(2*r+1)*o.c:][:o.c], c.dout[0][r*o.c:][:o.c]
-		da, db := c.din[0][2*r*o.c:][:o.c], c.din[0][(2*r+1)*o.c:][:o.c]
+func (reference) swigluBackward(n, c int, x, dy, dx []float32) {
+	for r := range n {
+		a, b, dy := x[2*r*c:][:c], x[(2*r+1)*c:][:c], dy[r*c:][:c]
+		da, db := dx[2*r*c:][:c], dx[(2*r+1)*c:][:c]
 		for j, d := range dy {
-			da[j] = float32(float32(d*b[j]) * siluSlope(a[j], 0))
+			da[j] = float32(float32(d*b[j]) * siluSlope(a[j]))
 			db[j] = float32(d * silu32(a[j]))
 		}
 	}

@@ -61,15 +61,3 @@ func tanh32(x float32) float32 { return 2*sigmoid32(2*x) - 1 }
 func (g *Graph) Sigmoid(x V) V {
 	return g.unary(x, &unary{what: "sigmoid", out: 1, f: sigmoid32, slope: func(_, y float32) float32 { return float32(y * (1 - y)) }})
 }
-
-// Silu returns x*sigmoid(x) (Elfwing et al. 2017).
-func (g *Graph) Silu(x V) V {
-	return g.unary(x, &unary{what: "silu", in: 1, f: silu32, slope: siluSlope})
-}
-
-func silu32(x float32) float32 { return float32(float64(x) / (1 + expPlain(-x))) }
-
-func siluSlope(x, _ float32) float32 {
-	s := sigmoid32(x)
-	return float32(s * (1 + float32(x*(1-s))))
-}

@@ -92,4 +92,14 @@ func resnetConfig() Config {
 
 func BenchmarkConvnetStep(b *testing.B) { benchStep(b, convConfig(), 64) }
 func BenchmarkResnetStep(b *testing.B)  { benchStep(b, resnetConfig(), 64) }
-func BenchmarkGPTStep(b *testing.B)     { benchStep(b, gptConfig(), 8) }
+func BenchmarkGroupNormStep(b *testing.B) {
+	c := resnetConfig()
+	c.Args = map[string]int64{"norm": 2}
+	benchStep(b, c, 64)
+}
+func BenchmarkLlamaStep(b *testing.B) {
+	c := gptConfig()
+	c.Args = map[string]int64{"style": 2, "layers": 4, "dim": 192, "heads": 6, "kv_heads": 3, "context": 256}
+	benchStep(b, c, 8)
+}
+func BenchmarkGPTStep(b *testing.B) { benchStep(b, gptConfig(), 8) }

@@ -27,7 +27,8 @@ type Config struct {
 	Threads int
 	// Device computes; nil is the CPU.
 	Device ops.Device
-	// Compute is F32, or BF16 for the products of linear layers in training.
+	// Compute is F32, or BF16 for the products of linear layers and attention in
+	// training.
 	Compute ops.DType
 	// MaxBytes bounds the memory of a plan; 0 is no bound.
 	MaxBytes int64

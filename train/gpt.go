@@ -152,7 +152,7 @@ func (m decoder) gpt2Layer(h, res ops.V, p string, deep float64) (y, sum ops.V) 
 	g, d, h4 := m.g, m.s.dim, m.s.hidden
 	n, res := g.Norm(h, res, m.vector(p+"ln1.weight", 1, d), m.vector(p+"ln1.bias", 0, d), m.s.eps)
 	q := m.linear(n, p+"attn.qkv", m.wide, 3*d, true, ops.None)
-	h = m.drop(m.linear(g.Attention(q, m.s.heads), p+"attn.proj", deep, d, true, ops.None))
+	h = m.drop(m.linear(g.Attention(q, m.s.heads, true), p+"attn.proj", deep, d, true, ops.None))
 	n, res = g.Norm(h, res, m.vector(p+"ln2.weight", 1, d), m.vector(p+"ln2.bias", 0, d), m.s.eps)
 	h = m.linear(n, p+"mlp.fc", m.wide, h4, true, ops.Gelu)
 	return m.drop(m.linear(h, p+"mlp.proj", deep, d, true, ops.None)), res
@@ -161,26 +161,31 @@ func (m decoder) gpt2Layer(h, res ops.V, p string, deep float64) (y, sum ops.V) 
 func (m decoder) llama(x ops.V) ops.V {
 	g, s, d := m.g, m.s, m.s.dim
 	table := m.weight("wte.weight", m.wide, s.vocab, d)
-	h := m.drop(g.Lookup(x, table))
+	h, res := m.drop(g.Lookup(x, table)), ops.V{}
 	deep := m.wide / math.Sqrt(2*float64(s.layers))
 	for l := range s.layers {
 		p := fmt.Sprintf("h%02d.", l)
 		if s.recompute {
-			h = g.Checkpoint(h, func(x ops.V) ops.V { return m.llamaLayer(x, p, deep) })
+			h = g.Checkpoint(h, func(x ops.V) ops.V {
+				y, sum := m.llamaLayer(x, ops.V{}, p, deep)
+				return g.Add(y, sum)
+			})
 			continue
 		}
-		h = m.llamaLayer(h, p, deep)
+		h, res = m.llamaLayer(h, res, p, deep)
 	}
-	return m.head(g.RMSNorm(h, m.vector("norm.weight", 1, d), s.eps), table)
+	n, _ := g.RMSNorm(h, res, m.vector("norm.weight", 1, d), s.eps)
+	return m.head(n, table)
 }
 
-func (m decoder) llamaLayer(h ops.V, p string, deep float64) ops.V {
+// llamaLayer returns what a layer adds, and the sum so far.
+func (m decoder) llamaLayer(h, res ops.V, p string, deep float64) (y, sum ops.V) {
 	g, s, d := m.g, m.s, m.s.dim
-	n := g.RMSNorm(h, m.vector(p+"norm1.weight", 1, d), s.eps)
+	n, res := g.RMSNorm(h, res, m.vector(p+"norm1.weight", 1, d), s.eps)
 	q := m.linear(n, p+"attn.qkv", m.wide, (s.heads+2*s.kv)*s.head, false, ops.None)
 	q = g.RepeatKV(g.Rope(q, s.heads+s.kv, s.head, s.theta, 0), s.heads, s.kv)
-	h = g.Add(h, m.drop(m.linear(g.Attention(q, s.heads), p+"attn.proj", deep, d, false, ops.None)))
-	n = g.RMSNorm(h, m.vector(p+"norm2.weight", 1, d), s.eps)
+	h = m.drop(m.linear(g.Attention(q, s.heads, true), p+"attn.proj", deep, d, false, ops.None))
+	n, res = g.RMSNorm(h, res, m.vector(p+"norm2.weight", 1, d), s.eps)
 	f := g.Swiglu(m.linear(n, p+"mlp.gate_up", m.wide, 2*s.hidden, false, ops.None))
-	return g.Add(h, m.drop(m.linear(f, p+"mlp.down", deep, d, false, ops.None)))
+	return m.drop(m.linear(f, p+"mlp.down", deep, d, false, ops.None)), res
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,7 @@ func TestModelsLearn(t *testing.T) {
 		{"resnet", map[string]int64{"filters": 4, "norm": 2, "groups": 2, "dropout": 100}, image},
 		{"resnet", map[string]int64{"filters": 4, "depth": 18, "stem_stride": 2}, image},
 		{"resnet", map[string]int64{"filters": 8, "cardinality": 4}, image},
+		{"resnet", map[string]int64{"filters": 4, "attention": 2, "stem_pool": 2}, image},
 		{"gpt", map[string]int64{"dim": 16, "heads": 2, "recompute": 1, "dropout": 50}, text},
 		{"gpt", map[string]int64{"dim": 16, "heads": 2, "dropout": 50}, text},
 		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "untied": 1}, text},
@@ -123,6 +125,7 @@ func TestModelArguments(t *testing.T) {
 		"too many": {"mlp", map[string]int64{"hidden": 1 << 20}, "want 1 to"},
 		"negative": {"mlp", map[string]int64{"hidden": -1}, "want 1 to"},
 		"depth":    {"resnet", map[string]int64{"depth": 12}, "8 or 18"},
+		"heads":    {"resnet", map[string]int64{"filters": 4, "attention": 5}, "no multiple"},
 		"groups":   {"resnet", map[string]int64{"filters": 6}, "multiple of groups"},
 		"levels":   {"seq", map[string]int64{"quantiles": 2}, "1, 3 or 5"},
 		"kv":       {"gpt", map[string]int64{"heads": 4, "kv_heads": 3, "style": 2}, "kv_heads"},
@@ -365,5 +368,21 @@ func TestBF16(t *testing.T) {
 	got := mustTrain(t, mustNew(t, c), Job{Spans: span(0, 16)})
 	if d := math.Abs(float64(got.Loss - want.Loss)); d == 0 || d > 0.05 {
 		t.Errorf("loss %v in bfloat16, %v in float32", got.Loss, want.Loss)
+	}
+}
+
+// TestRunFileHasEverySize checks that whatever a model takes can be said in a run file.
+func TestRunFileHasEverySize(t *testing.T) {
+	keys := map[string]bool{}
+	spec := reflect.TypeFor[ModelSpec]()
+	for i := range spec.NumField() {
+		keys[spec.Field(i).Tag.Get("toml")] = true
+	}
+	for name, f := range families {
+		for _, s := range f.sizes {
+			if !keys[s.key] {
+				t.Errorf("%s: no key %q in a run file", name, s.key)
+			}
+		}
 	}
 }

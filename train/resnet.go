@@ -8,13 +8,16 @@ import (
 
 // resnetFamily is the residual network of He et al. 2016: a 3x3 stem, stages of
 // basic blocks that halve the size and double the filters, means over all
-// positions, one dense layer. depth 8 has three stages of one block, 18 four of
+// positions, one dense layer. stem_pool halves the stem's result by maxima (1) or means
+// (2) of 2x2 squares. attention is the number of heads of a layer of self-attention
+// over the positions of the last stage (Vaswani et al. 2017), added to what it reads
+// before the means are taken; 0 leaves it out. depth 8 has three stages of one block, 18 four of
 // two. cardinality above 1 splits the second convolution of a block into groups
 // (Xie et al., "ResNeXt", 2017). squeeze divides the channels of a squeeze-and-excite gate (Hu et al. 2018),
 // 0 leaves it out. norm 1 is batch norm, whose running statistics are buffers; 2 is
 // group norm, which does not look at other samples.
 var resnetFamily = family{
-	sizes: append([]size{{"depth", 8, 8, 18}, {"filters", 16, 4, 256}, {"stem_stride", 1, 1, 4}, {"stem_pool", 0, 0, 1}, {"cardinality", 1, 1, 32}, {"squeeze", 0, 0, 64},
+	sizes: append([]size{{"depth", 8, 8, 18}, {"filters", 16, 4, 256}, {"stem_stride", 1, 1, 4}, {"stem_pool", 0, 0, 2}, {"cardinality", 1, 1, 32}, {"squeeze", 0, 0, 64}, {"attention", 0, 0, 64},
 		{"norm", 1, 1, 2}, {"groups", 4, 1, 32}, {"dropout", 0, 0, 900}}, imageSizes...),
 	presets: map[string]sizes{
 		"tiny": {"depth": 8, "filters": 8}, "small": {"depth": 8, "filters": 16}, "base": {"depth": 8, "filters": 32, "squeeze": 4},
@@ -24,6 +27,9 @@ var resnetFamily = family{
 	check: func(a sizes) error {
 		if d := a["depth"]; d != 8 && d != 18 {
 			return fmt.Errorf("depth is %d, want 8 or 18", d)
+		}
+		if h := a["attention"]; h != 0 && a["filters"]<<2%h != 0 {
+			return fmt.Errorf("attention of %d heads over %d filters, which is no multiple", h, a["filters"]<<2)
 		}
 		for _, k := range []string{"groups", "cardinality"} {
 			if a["filters"]%a[k] != 0 {
@@ -38,8 +44,11 @@ var resnetFamily = family{
 		keys := newKeys(g, batch, a.share("dropout"))
 		f := a.of("filters")
 		v := r.norm(r.conv(x, "stem", f, 3, a.of("stem_stride"), 1), "stem.norm", ops.Relu)
-		if a["stem_pool"] > 0 {
+		switch a["stem_pool"] {
+		case 1:
 			v = g.MaxPool2(v, ops.None)
+		case 2:
+			v = g.AvgPool(v, 2, 2)
 		}
 		stages, blocks := 3, 1
 		if a["depth"] == 18 {
@@ -49,6 +58,9 @@ var resnetFamily = family{
 			for b := range blocks {
 				v = r.block(v, fmt.Sprintf("stage%d.block%d", s+1, b+1), f<<s, strideOf(s, b))
 			}
+		}
+		if a["attention"] > 0 {
+			v = r.attend(v, "attn", a.of("attention"))
 		}
 		v = g.Mean(v)
 		out = dense(g, keys.drop(v), "fc", a.of("classes"), ops.None)
@@ -109,6 +121,16 @@ func (r residual) block(x ops.V, name string, o, stride int) ops.V {
 		h = r.g.Scale(h, r.g.Sigmoid(dense(r.g, s, name+".se2", o, ops.None)))
 	}
 	return r.g.Relu(r.g.Add(h, x))
+}
+
+// attend is x plus attention of all its positions to each other.
+func (r residual) attend(x ops.V, name string, heads int) ops.V {
+	s := x.Shape
+	x = r.g.Reshape(x, s[0], s[1]*s[2], s[3])
+	gain, shift := r.g.Param(name+".norm.weight", ops.Init{Scale: 1}, false, s[3]), r.g.Param(name+".norm.bias", ops.Init{}, false, s[3])
+	n, _ := r.g.Norm(x, ops.V{}, gain, shift, 1e-5)
+	q := dense(r.g, n, name+".qkv", 3*s[3], ops.None)
+	return r.g.Add(dense(r.g, r.g.Attention(q, heads, false), name+".proj", s[3], ops.None), x)
 }
 
 // strideOf halves the size at the start of each stage but the first.

@@ -19,7 +19,7 @@ type RunFile struct {
 	Seed      uint64        `toml:"seed" comment:"of start weights, order and augmentation; default 1"`
 	Threads   int           `toml:"threads" comment:"0: one per core"`
 	MaxBytes  int64         `toml:"max_bytes" comment:"memory that a step may take; 0: no bound"`
-	Compute   string        `toml:"compute" comment:"float32, or bf16: products of linear layers in bfloat16; its bits depend on the processor"`
+	Compute   string        `toml:"compute" comment:"float32, or bf16: products of linear layers and attention in bfloat16; its bits depend on the processor"`
 	Steps     uint64        `toml:"steps" comment:"optimizer updates; or epochs"`
 	Epochs    float64       `toml:"epochs" comment:"passes over the training split"`
 	Data      DataSpec      `toml:"data"`
@@ -51,11 +51,12 @@ type ModelSpec struct {
 	Filters    int64 `toml:"filters"`
 	Norm       int64 `toml:"norm" comment:"resnet: 1 batch norm, 2 group norm"`
 	Groups     int64 `toml:"groups" comment:"resnet: of group norm"`
-	Squeeze    int64 `toml:"squeeze"`
+	Squeeze    int64 `toml:"squeeze" comment:"resnet: by how much a block's gate narrows"`
+	Attention  int64 `toml:"attention" comment:"resnet: heads of self-attention over the last stage"`
 	Cardinal   int64 `toml:"cardinality" comment:"resnet: groups of a block's second convolution"`
 	Again      int64 `toml:"recompute" comment:"gpt: 1: layers are computed again backward instead of kept"`
 	StemStride int64 `toml:"stem_stride"`
-	StemPool   int64 `toml:"stem_pool"`
+	StemPool   int64 `toml:"stem_pool" comment:"resnet: 1 maxima, 2 means of 2x2 squares"`
 	Dense      int64 `toml:"dense"`
 	Inputs     int64 `toml:"inputs"`
 	Height     int64 `toml:"height"`

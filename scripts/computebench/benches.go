@@ -83,6 +83,13 @@ func benches() []bench {
 			x, g, b, y, stats := noise(n*c), noise(c), noise(c), make([]float32, n*c), make([]float32, 2*n)
 			return func() { cpu.NormForward(n, c, 1e-5, x, nil, g, b, y, nil, stats) }
 		}),
+		kernel("layernorm_backward", []string{"layernorm_backward"}, 10, func() func() {
+			const n, c = 2048, 384
+			x, dy, g, b, y, stats := noise(n*c), noise(n*c), noise(c), noise(c), make([]float32, n*c), make([]float32, 2*n)
+			dx, dg, db, part := make([]float32, n*c), make([]float32, c), make([]float32, c), make([]float32, n/64*2*c)
+			cpu.NormForward(n, c, 1e-5, x, nil, g, b, y, nil, stats)
+			return func() { cpu.NormBackward(n, c, x, stats, g, dy, nil, dx, dg, db, part) }
+		}),
 		kernel("gelu", []string{"gelu"}, 2, func() func() {
 			x, y := noise(2048*1536), make([]float32, 2048*1536)
 			return func() { cpu.GeluForward(x, y) }

@@ -142,7 +142,7 @@ func gpt(o ops.Options) (*trainer, error) {
 			p := fmt.Sprintf("l%d", l)
 			n, res = norm(p+"n1", h, res)
 			q := g.Linear(n, weight(p+"qkv", 3*width, width), ops.V{}, ops.None)
-			h = g.Linear(g.Attention(q, heads), weight(p+"o", width, width), ops.V{}, ops.None)
+			h = g.Linear(g.Attention(q, heads, true), weight(p+"o", width, width), ops.V{}, ops.None)
 			n, res = norm(p+"n2", h, res)
 			h = g.Linear(n, weight(p+"f", 4*width, width), ops.V{}, ops.Gelu)
 			h = g.Linear(h, weight(p+"p", width, 4*width), ops.V{}, ops.None)

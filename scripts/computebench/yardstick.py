@@ -167,6 +167,13 @@ def layernorm():
     return repeat(10, lambda: F.layer_norm(x, (384,), g, b))
 
 
+def layernorm_backward():
+    x, g, b = torch.randn(2048, 384), torch.ones(384), torch.zeros(384)
+    dy = torch.randn(2048, 384)
+    y, mean, rstd = torch.ops.aten.native_layer_norm(x, (384,), g, b, 1e-5)
+    return repeat(10, lambda: torch.ops.aten.native_layer_norm_backward(dy, x, (384,), mean, rstd, g, b, [True, True, True]))
+
+
 nhwc, nchw = torch.channels_last, torch.contiguous_format
 make = {
     "sgemm_1024/mm": lambda: mm_nn(1024),
@@ -183,6 +190,7 @@ make = {
     "resnet8_64_step/nhwc": lambda: resnet8(64, 3, 32, nhwc),
     "adamw": adamw,
     "layernorm": layernorm,
+    "layernorm_backward": layernorm_backward,
     "gelu": lambda: rows(lambda x: F.gelu(x, approximate="tanh"), 2048, 1536, calls=2),
     "softmax": lambda: rows(lambda x: torch.softmax(x, -1), 3072, 256, calls=10),
 }

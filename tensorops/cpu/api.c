@@ -81,7 +81,9 @@ void hv_gemm_blocks(const hv_gemm_kind *how, hv_gemm_args *g, hv_runner run, int
 
 void hv_gemm(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu, float *gelu, const float *slope) {
   hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .gelu = gelu, .slope = slope};
+  hv_begin();
   hv_gemm_blocks(hv_active()->gemm, &g, hv_run, hv_threads());
+  hv_end();
 }
 
 static _Atomic int no_tiles;
@@ -95,31 +97,34 @@ static const hv_bf16 *unit(void) {
 int hv_has_bf16(void) { return unit() != NULL; }
 void hv_gemm_bf16(long m, long n, long k, const float *a, long als, long ads, const float *b, long bls, long bds, float *c, long ldc, int add, const float *bias, int relu, float *gelu, const float *slope) {
   hv_gemm_args g = {.m = m, .n = n, .k = k, .a = {a, als, ads}, .b = {b, bls, bds}, .c = c, .ldc = ldc, .add = add, .bias = bias, .relu = relu, .gelu = gelu, .slope = slope, .unit = unit()};
+  hv_begin();
   hv_gemm_blocks(hv_active()->gemm_bf16, &g, hv_run, hv_threads());
+  hv_end();
 }
 
 static float attn_scale(long d) {
   float r = d;
   return 1.0f / __builtin_sqrtf(r);
 }
-void hv_attn_fwd(long b, long t, long h, long d, const float *qkv, float *y, float *stats) {
-  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .qkv = qkv, .y = y, .stats = stats, .scale = attn_scale(d)};
-  hv_run(hv_active()->attn_fwd, &g, b * h * ceil_div(t, HV_TILE));
+void hv_attn_fwd(long b, long t, long h, long d, int full, int bf16, const float *qkv, float *y, float *stats) {
+  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .full = full, .unit = unit(), .qkv = qkv, .y = y, .stats = stats, .scale = attn_scale(d)};
+  if (bf16) hv_run(hv_active()->attn_fwd_bf16, &g, b * h);
+  else hv_run(hv_active()->attn_fwd, &g, b * h * ceil_div(t, HV_TILE));
 }
-void hv_attn_bwd(long b, long t, long h, long d, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv) {
-  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .qkv = qkv, .out = y, .dout = dy, .stats = (float *)stats, .dqkv = dqkv, .scale = attn_scale(d)};
-  hv_run(hv_active()->attn_bwd, &g, b * h);
+void hv_attn_bwd(long b, long t, long h, long d, int full, int bf16, const float *qkv, const float *y, const float *stats, const float *dy, float *dqkv) {
+  hv_attn_args g = {.b = b, .t = t, .h = h, .d = d, .full = full, .unit = unit(), .qkv = qkv, .out = y, .dout = dy, .stats = (float *)stats, .dqkv = dqkv, .scale = attn_scale(d)};
+  hv_run(bf16 ? hv_active()->attn_bwd_bf16 : hv_active()->attn_bwd, &g, b * h);
 }
 void hv_norm_fwd(long n, long c, float eps, const float *x, const float *res, const float *gain, const float *b, float *y, float *sum, float *stats) {
   hv_norm_args g = {.n = n, .c = c, .eps = eps, .x = x, .res = res, .g = gain, .b = b, .y = y, .osum = sum, .stats = stats};
   hv_run(hv_active()->norm_fwd, &g, ceil_div(n, HV_ROWS));
 }
 void hv_norm_bwd(long n, long c, const float *sum, const float *stats, const float *gain, const float *dy, const float *dsum, float *dx, float *dg, float *db, float *part) {
-  hv_norm_args g = {.n = n, .c = c, .g = gain, .sum = sum, .dy = dy, .dsum = dsum, .stats = (float *)stats, .dx = dx, .part = part};
+  hv_norm_args g = {.n = n, .c = c, .g = gain, .sum = sum, .dy = dy, .dsum = dsum, .stats = (float *)stats, .dx = dx, .part = part, .rms = !db};
   L chunks = ceil_div(n, HV_ROWS);
   hv_run(hv_active()->norm_bwd, &g, chunks);
   for (L t = 0; t < chunks; t++)
-    for (L i = 0; i < c; i++) { dg[i] += part[t * 2 * c + i]; db[i] += part[t * 2 * c + c + i]; }
+    for (L i = 0; i < c; i++) { dg[i] += part[t * 2 * c + i]; if (db) db[i] += part[t * 2 * c + c + i]; }
 }
 double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, double *loss) {
   hv_ce_args g = {n, v, x, label, dx, loss};
@@ -129,11 +134,11 @@ double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, do
   return s;
 }
 void hv_softmax_fwd(long n, long c, const float *x, float *y) {
-  hv_softmax_args g = {n, c, x, NULL, y};
+  hv_rows_args g = {n, c, x, NULL, y};
   hv_run(hv_active()->softmax_fwd, &g, ceil_div(n, HV_ROWS));
 }
 void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx) {
-  hv_softmax_args g = {n, c, y, dy, dx};
+  hv_rows_args g = {n, c, y, dy, dx};
   hv_run(hv_active()->softmax_bwd, &g, ceil_div(n, HV_ROWS));
 }
 static void spans(hv_fn f, long n, const float *x, const float *y, float *z) {
@@ -146,8 +151,30 @@ void hv_combine(long n, float a, const float *x, float b, const float *y, float 
 }
 void hv_gelu_fwd(long n, const float *x, float *y) { spans(hv_active()->gelu_fwd, n, x, x, y); }
 void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx) { spans(hv_active()->gelu_bwd, n, x, dy, dx); }
+void hv_silu_fwd(long n, const float *x, float *y) { spans(hv_active()->silu_fwd, n, x, x, y); }
+void hv_silu_bwd(long n, const float *x, const float *dy, float *dx) { spans(hv_active()->silu_bwd, n, x, dy, dx); }
+void hv_swiglu_fwd(long n, long c, const float *x, float *y) {
+  hv_rows_args g = {n, c, x, NULL, y};
+  hv_run(hv_active()->swiglu_fwd, &g, ceil_div(n, HV_ROWS));
+}
+void hv_swiglu_bwd(long n, long c, const float *x, const float *dy, float *dx) {
+  hv_rows_args g = {n, c, x, dy, dx};
+  hv_run(hv_active()->swiglu_bwd, &g, ceil_div(n, HV_ROWS));
+}
+void hv_rope(long n, long t, long row, long heads, long d, const float *x, const float *cos, const float *sin, float *y, float sign) {
+  hv_rope_args g = {n, t, row, heads, d, x, cos, sin, y, sign};
+  hv_run(hv_active()->rope, &g, ceil_div(n, HV_ROWS));
+}
 void hv_add(long n, const float *x, const float *y, float *z) { spans(hv_active()->add, n, x, y, z); }
 void hv_relu_mask(long n, const float *dy, const float *y, float *dx) { spans(hv_active()->relu_mask, n, dy, y, dx); }
+void hv_gn_fwd(long b, long p, long c, long groups, double eps, int relu, const float *x, const float *gain, const float *shift, float *y, float *stats) {
+  hv_gn_args g = {.p = p, .c = c, .g = groups, .eps = eps, .relu = relu, .x = x, .gain = gain, .shift = shift, .y = y, .stats = stats};
+  hv_run(hv_active()->gn_fwd, &g, b);
+}
+void hv_gn_bwd(long b, long p, long c, long groups, int relu, const float *x, const float *y, const float *gain, const float *stats, const float *dy, float *dx, float *work) {
+  hv_gn_args g = {.p = p, .c = c, .g = groups, .relu = relu, .x = x, .y = (float *)y, .gain = gain, .stats = (float *)stats, .dy = dy, .dx = dx, .work = work};
+  hv_run(hv_active()->gn_bwd, &g, b);
+}
 void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int relu) {
   hv_pool_args g = {b, h, w, c, x, NULL, NULL, y, relu};
   hv_run(hv_active()->pool_fwd, &g, b * (h / 2));
@@ -155,6 +182,14 @@ void hv_pool_fwd(long b, long h, long w, long c, const float *x, float *y, int r
 void hv_pool_bwd(long b, long h, long w, long c, const float *x, const float *y, const float *dy, float *dx, int relu) {
   hv_pool_args g = {b, h, w, c, x, y, dy, dx, relu};
   hv_run(hv_active()->pool_bwd, &g, b * (h / 2));
+}
+void hv_avg_fwd(const long *p, const float *x, float *y) {
+  hv_avg_args g = {p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], x, y};
+  hv_run(hv_active()->avg_fwd, &g, g.b * g.oh);
+}
+void hv_avg_bwd(const long *p, const float *dy, float *dx) {
+  hv_avg_args g = {p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], dy, dx};
+  hv_run(hv_active()->avg_bwd, &g, g.b * g.h);
 }
 void hv_embed_fwd(long n, long t, long c, const int32_t *id, const float *tab, const float *pos, float *y) {
   hv_embed_args g = {.n = n, .t = t, .c = c, .id = id, .table = tab, .pos = pos, .y = y};

@@ -9,6 +9,7 @@ static L tiles(L n) { return (n + HV_ROWS - 1) / HV_ROWS; }
 
 // hv_bn_stats joins the chunks' moments ascending in double.
 void hv_bn_stats(long n, long c, const float *x, float *stats, double *m2) {
+  hv_begin();
   hv_bn_args g = {.n = n, .c = c, .x = x, .part = hv_scratch(7, tiles(n) * 2 * c)};
   double *mean = (double *)hv_scratch(8, 2 * c);
   hv_run(hv_active()->bn_stats, &g, tiles(n));
@@ -24,6 +25,7 @@ void hv_bn_stats(long n, long c, const float *x, float *stats, double *m2) {
     }
   }
   for (L j = 0; j < c; j++) stats[j] = mean[j];
+  hv_end();
 }
 void hv_bn_apply(long n, long c, const float *x, const float *res, const float *gain, const float *shift, const float *stats, float *y, int relu) {
   hv_bn_args g = {.n = n, .c = c, .x = x, .res = res, .gain = gain, .shift = shift, .stats = stats, .y = y, .relu = relu};

@@ -33,18 +33,18 @@ static void bf16_block(L steps, const float *a, const float *b, float *c, L ldc,
 static void bf16_nothing(void) {}
 static const hv_bf16 bf16_plain = {bf16_nothing, bf16_pack, bf16_block, bf16_nothing};
 
-static const hv_bf16 *bf16_unit(const hv_gemm_args *g) { return g->unit ? g->unit : &bf16_plain; }
+FI const hv_bf16 *bf16_unit(const hv_bf16 *u) { return u ? u : &bf16_plain; }
 
 static void k_gemm_bf16_pack(const void *v, L t) {
   const hv_gemm_args *g = v;
   enum { GROUP = 128 };
   L j = t * GROUP;
-  bf16_unit(g)->pack(0, &g->b, g->j0 + j, HV_MIN(GROUP, g->nn - j), g->p0, g->kk, g->pb + j * ((g->kk + 31) / 32) * 16);
+  bf16_unit(g->unit)->pack(0, &g->b, g->j0 + j, HV_MIN(GROUP, g->nn - j), g->p0, g->kk, g->pb + j * ((g->kk + 31) / 32) * 16);
 }
 
 static void k_gemm_bf16(const void *v, L t) {
   const hv_gemm_args *g = v;
-  const hv_bf16 *unit = bf16_unit(g);
+  const hv_bf16 *unit = bf16_unit(g->unit);
   L i0 = t % g->nm * g->tm, j0 = t / g->nm * g->tn, m = HV_MIN(g->tm, g->m - i0), n = HV_MIN(g->tn, g->nn - j0), steps = (g->kk + 31) / 32;
   float *pa = hv_scratch(0, (m + 32) * steps * 16), *top = g->c + i0 * g->ldc + g->j0 + j0, tmp[32 * 32] __attribute__((aligned(64)));
   int add = g->add || g->p0;

@@ -31,14 +31,18 @@ static void plan(hv_conv_args *a, hv_fn pack, L k, L n, L rows, L row) {
 
 void hv_conv_fwd(const long *geo, const float *x, const float *w, const float *bias, float *y, int relu) {
   hv_conv_args a = {.g = geometry(geo), .x = x, .w = w, .bias = bias, .y = y, .relu = relu};
+  hv_begin();
   plan(&a, hv_active()->conv_pack, a.g.kh * a.g.kw * (a.g.c / a.g.groups), a.g.o / a.g.groups, a.g.oh, (a.g.w + 2 * a.g.pad) * a.g.c * a.g.stride);
   hv_run(hv_active()->conv_fwd, &a, a.g.b * a.parts);
+  hv_end();
 }
 
 void hv_conv_dx(const long *geo, const float *dy, const float *w, float *dx) {
   hv_conv_args a = {.g = geometry(geo), .dy = dy, .w = w, .y = dx};
+  hv_begin();
   plan(&a, hv_active()->conv_pack_back, a.g.kh * a.g.kw * (a.g.o / a.g.groups), a.g.c / a.g.groups, a.g.h, (a.g.ow + 2) * a.g.o);
   hv_run(hv_active()->conv_dx, &a, a.g.b * a.parts);
+  hv_end();
 }
 
 // hv_conv_dw adds into dw. K is the number of positions: its blocks are computed
@@ -49,10 +53,12 @@ void hv_conv_dw(const long *geo, const float *dy, const float *x, float *dw) {
   L k = a.g.b * a.g.oh * a.g.ow, kc = hv_kc(k), blocks = (k + kc - 1) / kc;
   L size = a.g.o * a.g.kh * a.g.kw * (a.g.c / a.g.groups), wave = 4 * hv_threads();
   if (hv_threads() == 1) { hv_run(f, &a, blocks); return; }   // tiles run in order and add themselves
+  hv_begin();
   a.part = hv_scratch(6, HV_MIN(wave, blocks) * size);
   for (; a.first < blocks; a.first += wave) {
     L n = HV_MIN(wave, blocks - a.first);
     hv_run(f, &a, n);
     for (L b = 0; b < n; b++) for (L i = 0; i < size; i++) dw[i] += a.part[b * size + i];
   }
+  hv_end();
 }

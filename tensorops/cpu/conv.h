@@ -46,10 +46,13 @@ FI void convolve(const seg_list *l, L i, L m, L n, L k, const float *a, L als, c
   }
 }
 
+#include "depthwise.h"
+
 // k_conv_pack lays the weights of group t out in panels for the forward: row
 // (kh, kw, c) of a panel holds its outputs, then zeros.
 static void k_conv_pack(const void *v, L t) {
   const hv_conv_args *g = v;
+  if (by_channel(&g->g)) { tap_weights(g, t); return; }
   L n = g->g.o / g->g.groups, k = g->g.kh * g->g.kw * (g->g.c / g->g.groups);
   panels_of_rows(n, k, g->w + t * n * k, k, g->part + t * k * (n + VL));
 }
@@ -57,6 +60,7 @@ static void k_conv_pack(const void *v, L t) {
 // k_conv_pack_back does so for the gradient of the input: row (kh, kw, o), columns c.
 static void k_conv_pack_back(const void *v, L t) {
   const hv_conv_args *g = v;
+  if (by_channel(&g->g)) { tap_weights(g, t); return; }
   L n = g->g.c / g->g.groups, og = g->g.o / g->g.groups, taps = g->g.kh * g->g.kw, k = taps * og;
   const float *src = g->w + t * og * taps * n;
   float *d = g->part + t * k * (n + VL);
@@ -76,17 +80,24 @@ static void k_conv_fwd(const void *v, L t) {
   L im = t / a->parts, y0 = t % a->parts * a->rows, y1 = HV_MIN(g->oh, y0 + a->rows);
   L C = g->c, cg = C / g->groups, og = g->o / g->groups, k = g->kh * g->kw * cg, wide = (g->w + 2 * g->pad) * C;
   const float *buf = a->x + (im * g->h + y0 * g->stride) * g->w * C;
-  if (g->pad) {
+  if (g->pad || (by_channel(g) && C % VL)) {
     L rows = (y1 - 1 - y0) * g->stride + g->kh, r0 = y0 * g->stride - g->pad;
-    float *d = hv_scratch(0, rows * wide);
+    float *d = hv_scratch(0, rows * wide + VL);
     copy_rows(d, a->x + im * g->h * g->w * C, g->h, g->w, C, r0, r0 + rows, -g->pad, g->w + g->pad);
     buf = d;
+  }
+  float *out = a->y + (im * g->oh + y0) * g->ow * g->o;
+  if (by_channel(g)) {
+    tap_list l = new_taps(g);
+    for (L e = 0; e < k; e++) add_tap(&l, e, e / g->kw * wide + e % g->kw * C);
+    for (L y = y0; y < y1; y++) tap_row(&l, g->ow, C, buf + (y - y0) * g->stride * wide, g->stride * C, a->part, out + (y - y0) * g->ow * C, C);
+    if (a->bias) bias_rows((y1 - y0) * g->ow, C, out, C, a->bias, a->relu);
+    return;
   }
   seg_list l = new_segs(k, g->kh * g->kw);
   for (L e = 0; e < g->kh; e++)
     if (g->groups == 1) add_seg(&l, e * g->kw * C, g->kw * C, e * wide);
     else for (L f = 0; f < g->kw; f++) add_seg(&l, (e * g->kw + f) * cg, cg, e * wide + f * C);
-  float *out = a->y + (im * g->oh + y0) * g->ow * g->o;
   for (L q = 0; q < g->groups; q++)
     for (L i = 0; i < l.blocks; i++)
       for (L y = y0; y < y1; y++)
@@ -103,10 +114,20 @@ static void k_conv_dx(const void *v, L t) {
   L C = g->c, cg = C / g->groups, og = g->o / g->groups, k = g->kh * g->kw * og;
   L r0 = hv_floor(y0 + g->pad - g->kh + 1, s), r1 = hv_floor(y1 - 1 + g->pad, s) + 1;
   L c0 = hv_floor(g->pad - g->kw + 1, s), c1 = hv_floor(g->w - 1 + g->pad, s) + 1, wide = (c1 - c0) * g->o;
-  float *buf = hv_scratch(0, (r1 - r0) * wide);
+  float *buf = hv_scratch(0, (r1 - r0) * wide + VL);
   copy_rows(buf, a->dy + im * g->oh * g->ow * g->o, g->oh, g->ow, g->o, r0, r1, c0, c1);
   for (L ry = 0; ry < s; ry++)
     for (L rx = 0; rx < HV_MIN(s, g->w); rx++) {
+      if (by_channel(g)) {
+        tap_list l = new_taps(g);
+        for (L e = 0; e < k; e++) {
+          L u = ry + g->pad - e / g->kw, w = rx + g->pad - e % g->kw;
+          if (u % s == 0 && w % s == 0) add_tap(&l, e, (u / s - r0) * wide + (w / s - c0) * C);
+        }
+        for (L y = y0 + (ry - y0 % s + s) % s; y < y1; y += s)
+          tap_row(&l, (g->w - rx + s - 1) / s, C, buf + y / s * wide, C, a->part, a->y + ((im * g->h + y) * g->w + rx) * C, s * C);
+        continue;
+      }
       seg_list l = new_segs(k, g->kh * g->kw);
       for (L e = 0; e < g->kh; e++)
         for (L f = 0; f < g->kw; f++)
@@ -144,6 +165,10 @@ static void k_conv_dw(const void *v, L t) {
   memset(d, 0, VMAX * VL * 4);
   hv_direct one = {seg, n, 1, g->o, s * C, 1};
   float *out = a->part ? a->part + t * g->o * k : a->y;
+  if (by_channel(g)) {
+    for (L r = 0; r < k; r++) tap_grad(&one, C, a->dy, buf + r / g->kw * wide + r % g->kw * C, out + r, k, !a->part);
+    return;
+  }
   L runs = g->groups == 1 ? g->kh : g->kh * g->kw, len = g->groups == 1 ? g->kw * C : cg;   // contiguous columns
   for (L q = 0; q < g->groups; q++)
     for (L r = 0; r < runs; r++) {

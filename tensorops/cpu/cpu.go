@@ -114,23 +114,32 @@ func ConvInput(c *Conv, dy, w, dx []float32) { C.hv_conv_dx(c.long(), f(dy), f(w
 // ConvWeight adds the gradient of the weights.
 func ConvWeight(c *Conv, dy, x, dw []float32) { C.hv_conv_dw(c.long(), f(dy), f(x), f(dw)) }
 
+// Attention are the sizes of an attention, whether every position sees all or those up
+// to itself, and whether products round their operands to bfloat16.
+type Attention struct {
+	B, T, H, D int
+	Full, BF16 bool
+}
+
 // AttentionForward writes y [B,T,H*D] and stats [B,H,T,2].
-func AttentionForward(b, t, h, d int, qkv, y, stats []float32) {
-	C.hv_attn_fwd(C.long(b), C.long(t), C.long(h), C.long(d), f(qkv), f(y), f(stats))
+func AttentionForward(s Attention, qkv, y, stats []float32) {
+	C.hv_attn_fwd(C.long(s.B), C.long(s.T), C.long(s.H), C.long(s.D), flag(s.Full), flag(s.BF16), f(qkv), f(y), f(stats))
 }
 
 // AttentionBackward writes dqkv [B,T,3*H*D].
-func AttentionBackward(b, t, h, d int, qkv, y, stats, dy, dqkv []float32) {
-	C.hv_attn_bwd(C.long(b), C.long(t), C.long(h), C.long(d), f(qkv), f(y), f(stats), f(dy), f(dqkv))
+func AttentionBackward(s Attention, qkv, y, stats, dy, dqkv []float32) {
+	C.hv_attn_bwd(C.long(s.B), C.long(s.T), C.long(s.H), C.long(s.D), flag(s.Full), flag(s.BF16), f(qkv), f(y), f(stats), f(dy), f(dqkv))
 }
 
-// NormForward writes y, stats [n,2] and, where res is not nil, sum = x + res.
+// NormForward writes y, stats [n,2] and, where res is not nil, sum = x + res. Without
+// shift it is a root mean square norm.
 func NormForward(n, c int, eps float32, x, res, gain, shift, y, sum, stats []float32) {
 	C.hv_norm_fwd(C.long(n), C.long(c), C.float(eps), f(x), f(res), f(gain), f(shift), f(y), f(sum), f(stats))
 }
 
 // NormBackward writes dx (+ dsum where not nil) and adds to dgain and dshift;
-// part holds 2*c floats for every 64 rows. dx may be dsum.
+// part holds 2*c floats for every 64 rows. dx may be dsum. dshift is nil of a root
+// mean square norm.
 func NormBackward(n, c int, sum, stats, gain, dy, dsum, dx, dgain, dshift, part []float32) {
 	C.hv_norm_bwd(C.long(n), C.long(c), f(sum), f(stats), f(gain), f(dy), f(dsum), f(dx), f(dgain), f(dshift), f(part))
 }
@@ -146,6 +155,28 @@ func GeluForward(x, y []float32) { C.hv_gelu_fwd(C.long(len(x)), f(x), f(y)) }
 
 // GeluBackward writes dx = dy * gelu'(x); dx may be dy.
 func GeluBackward(x, dy, dx []float32) { C.hv_gelu_bwd(C.long(len(x)), f(x), f(dy), f(dx)) }
+
+// SiluForward writes y = silu(x).
+func SiluForward(x, y []float32) { C.hv_silu_fwd(C.long(len(x)), f(x), f(y)) }
+
+// SiluBackward writes dx = dy * silu'(x); dx may be dy.
+func SiluBackward(x, dy, dx []float32) { C.hv_silu_bwd(C.long(len(x)), f(x), f(dy), f(dx)) }
+
+// SwigluForward writes y [n,c] = silu(a)*b of x = [a, b], rows of 2*c.
+func SwigluForward(n, c int, x, y []float32) {
+	C.hv_swiglu_fwd(C.long(n), C.long(c), f(x), f(y))
+}
+
+// SwigluBackward writes dx, rows of 2*c.
+func SwigluBackward(n, c int, x, dy, dx []float32) {
+	C.hv_swiglu_bwd(C.long(n), C.long(c), f(x), f(dy), f(dx))
+}
+
+// Rope turns the first heads*d of each of n rows by the angles of position r mod t,
+// times sign; cos and sin are [t,d/2].
+func Rope(n, t, row, heads, d int, x, cos, sin, y []float32, sign float32) {
+	C.hv_rope(C.long(n), C.long(t), C.long(row), C.long(heads), C.long(d), f(x), f(cos), f(sin), f(y), C.float(sign))
+}
 
 // Add writes z = x + y; z may be either.
 func Add(x, y, z []float32) { C.hv_add(C.long(len(x)), f(x), f(y), f(z)) }
@@ -163,6 +194,19 @@ func PoolBackward(b, h, w, c int, x, y, dy, dx []float32, relu bool) {
 	C.hv_pool_bwd(C.long(b), C.long(h), C.long(w), C.long(c), f(x), f(y), f(dy), f(dx), flag(relu))
 }
 
+// Pool is the geometry of windows: B, H, W, C, OH, OW, K, stride.
+type Pool [8]int
+
+// AvgPoolForward writes the means of windows.
+func AvgPoolForward(p *Pool, x, y []float32) {
+	C.hv_avg_fwd((*C.long)(unsafe.Pointer(p)), f(x), f(y))
+}
+
+// AvgPoolBackward writes dx.
+func AvgPoolBackward(p *Pool, dy, dx []float32) {
+	C.hv_avg_bwd((*C.long)(unsafe.Pointer(p)), f(dy), f(dx))
+}
+
 // EmbedForward writes y[r] = table[id[r]] + pos[r mod t].
 func EmbedForward(n, t, c int, id []int32, table, pos, y []float32) {
 	C.hv_embed_fwd(C.long(n), C.long(t), C.long(c), i32(id), f(table), f(pos), f(y))
@@ -171,6 +215,24 @@ func EmbedForward(n, t, c int, id []int32, table, pos, y []float32) {
 // EmbedBackward adds to dtable and dpos.
 func EmbedBackward(n, t, c int, id []int32, dy, dtable, dpos []float32) {
 	C.hv_embed_bwd(C.long(n), C.long(t), C.long(c), i32(id), f(dy), f(dtable), f(dpos))
+}
+
+// Groups are the sizes of a group norm: samples, positions, channels, groups.
+type Groups struct {
+	B, P, C, G int
+	Eps        float64
+	Relu       bool
+}
+
+// GroupNormForward writes y and stats [B,G,2], mean and 1/deviation.
+func GroupNormForward(s Groups, x, gain, shift, y, stats []float32) {
+	C.hv_gn_fwd(C.long(s.B), C.long(s.P), C.long(s.C), C.long(s.G), C.double(s.Eps), flag(s.Relu), f(x), f(gain), f(shift), f(y), f(stats))
+}
+
+// GroupNormBackward writes dx, where it is not nil, and to work [B,2,C] each sample's
+// gradients of gain and shift. y is read where Relu is set.
+func GroupNormBackward(s Groups, x, y, gain, stats, dy, dx, work []float32) {
+	C.hv_gn_bwd(C.long(s.B), C.long(s.P), C.long(s.C), C.long(s.G), flag(s.Relu), f(x), f(y), f(gain), f(stats), f(dy), f(dx), f(work))
 }
 
 // BatchNormStats writes the means of x's columns to stats and the sums of squared

@@ -36,16 +36,20 @@ static void uk(L k, const float *restrict a, const float *restrict b, float *res
   }
 }
 
-// lanes packs W rows that are contiguous in depth: d[p*W + i] = rp[i][p]. It may
-// write VL floats past its panel, which the next panel overwrites.
+// pack_rows packs W rows that are contiguous in depth: d[p*W + i] = rp[i][p]. It may
+// write VL floats past its panel, which the next panel overwrites. Few rows at a time
+// and lines asked for ahead: rows may lie pages apart, in the same sets of a cache.
 FI void pack_rows(L W, const float *const *rp, L len, float *d) {
   L p = 0;
 #ifdef HAVE_TR
   if (W < VL || W % VL == 0)
-    for (; p + VL <= len; p += VL)
-      for (L g = 0; g < W; g += VL) {
+    for (L g = 0; g < W; g += VL)
+      for (p = 0; p + VL <= len; p += VL) {
         const float *q[VB / 4];
-        for (L i = 0; i < VL; i++) q[i] = rp[HV_MIN(g + i, W - 1)] + p;
+        for (L i = 0; i < VL; i++) {
+          q[i] = rp[HV_MIN(g + i, W - 1)] + p;
+          __builtin_prefetch(q[i] + 8 * VL, 0, 2);
+        }
         tr(q, d + p * W + g, W);
       }
 #endif
@@ -62,7 +66,8 @@ FI void pack_cols(L W, const float *q, L ds, L lanes, L len, float *d, L spare) 
       for (L p = p0; p < HV_MIN(len, p0 + 8); p++) {
         const float *x = q + p * ds + l;
         float *y = d + l * len + p * W;
-        if (w == W && W % VL == 0) for (L i = 0; i < W; i += VL) *(vf *)(y + i) = ld(x + i);
+        if (w == W && W % VL == 0)
+          for (L i = 0; i < W; i += VL) { *(vf *)(y + i) = ld(x + i); __builtin_prefetch(x + i + 8 * ds, 0, 2); }
         else if (w == W && W < VL && l + VL <= spare && p + 1 < len) st(y, ld(x));
         else for (L i = 0; i < W; i++) y[i] = i < w ? x[i] : 0;
       }

@@ -39,13 +39,16 @@ typedef struct {
   hv_conv g; const float *x, *w, *bias, *dy; float *y, *part;
   L rows, parts, first; int relu;  // rows of a tile, tiles of an image, block of tile 0
 } hv_conv_args;
-typedef struct { L b, t, h, d; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
-typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; } hv_norm_args;
+typedef struct { L b, t, h, d; int full; const hv_bf16 *unit; const float *qkv, *out, *dout; float *y, *stats, *dqkv; float scale; } hv_attn_args;
+typedef struct { L n, c; float eps; const float *x, *res, *g, *b, *sum, *dy, *dsum; float *y, *osum, *stats, *dx, *part; int rms; } hv_norm_args;
 typedef struct { L n, c; const float *x, *res, *gain, *shift, *stats, *work; float *y, *dy, *dx, *part; int relu; } hv_bn_args;
-typedef struct { L n, c; const float *x, *dy; float *y; } hv_softmax_args;
+typedef struct { L p, c, g; double eps; int relu; const float *x, *gain, *shift, *dy; float *y, *stats, *dx, *work; } hv_gn_args;
+typedef struct { L n, c; const float *x, *dy; float *y; } hv_rows_args;
+typedef struct { L n, t, row, heads, d; const float *x, *cos, *sin; float *y; float sign; } hv_rope_args;
 typedef struct { L n, v; const float *x; const int32_t *label; float *dx; double *loss; } hv_ce_args;
 typedef struct { L n; const float *x, *y; float *z; float a, b; } hv_ew_args;
 typedef struct { L b, h, w, c; const float *x, *y, *dy; float *z; int relu; } hv_pool_args;
+typedef struct { L b, h, w, c, oh, ow, k, s; const float *x; float *y; } hv_avg_args;
 typedef struct { L n, t, c, v; const int32_t *id; const float *table, *pos, *dy; float *y, *dtable, *dpos; L tc; } hv_embed_args;
 typedef struct { L n, c; const float *x; float *y; } hv_cols_args;
 typedef struct { L n; float *p, *m, *v; const float *g; float gs, lr, b1, b2, eps, wd, c1, c2; } hv_opt_args;
@@ -62,8 +65,8 @@ typedef struct { hv_fn pack, mul, small; L mr, nr, rows, cols, group, kc; } hv_g
 typedef struct {
   L mr, lanes;
   const hv_gemm_kind *gemm, *gemm_bf16;
-  hv_fn conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, add, relu_mask, combine,
-      pool_fwd, pool_bwd, embed_fwd, embed_bwd, cols, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
+  hv_fn conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, attn_fwd_bf16, attn_bwd_bf16, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, silu_fwd, silu_bwd, swiglu_fwd, swiglu_bwd, rope, add, relu_mask, combine,
+      pool_fwd, pool_bwd, avg_fwd, avg_bwd, embed_fwd, embed_bwd, cols, gn_fwd, gn_bwd, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
 
@@ -76,7 +79,9 @@ const hv_table *hv_active(void);                    // api.c: of the chosen inst
 static inline L hv_floor(L a, L b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 int hv_threads(void);                               // pool.c
 void hv_run(hv_fn f, const void *args, L tiles);   // pool.c
-float *hv_scratch(int slot, size_t floats);        // per thread, 64-byte aligned, kept
+float *hv_scratch(int slot, size_t floats);        // 64-byte aligned, this thread's until the outermost hv_end
+void hv_begin(void);                               // around calls that use scratch beyond one hv_run
+void hv_end(void);
 const float *hv_zeros(void);                       // at least 4096 zeros
 
 #if defined(__clang__)

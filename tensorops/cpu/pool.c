@@ -125,25 +125,55 @@ static void publish(hv_fn f, const void *args, long n) {
 
 void hv_run(hv_fn f, const void *args, L tiles) {
   __auto_type s = fp_enter();
+  hv_begin();
   if (tiles > 1 && atomic_load(&P.threads) > 1 && !pthread_mutex_trylock(&mu)) {
     publish(f, args, tiles);
     pthread_mutex_unlock(&mu);
   } else
     for (L i = 0; i < tiles; i++) f(args, i);
+  hv_end();
   fp_leave(s);
 }
 
+// Scratch memory. A worker keeps its set of buffers; a caller has one from hv_begin to
+// hv_end, since the Go scheduler moves callers over many threads, above all on a busy
+// machine: what is kept are as many sets as there were callers at a time.
 enum { SLOTS = 9 };
-static __thread struct { float *p; size_t n; } scratch[SLOTS];
+typedef struct set { struct set *next; struct { float *p; size_t n; } slot[SLOTS]; } set;
+static set *idle;   // guarded by idle_mu
+static pthread_mutex_t idle_mu = PTHREAD_MUTEX_INITIALIZER;
+static __thread struct { set *mine; int depth; } scratch;
+
+void hv_begin(void) { scratch.depth++; }
+void hv_end(void) {
+  if (--scratch.depth || !scratch.mine) return;
+  pthread_mutex_lock(&idle_mu);
+  scratch.mine->next = idle;
+  idle = scratch.mine;
+  pthread_mutex_unlock(&idle_mu);
+  scratch.mine = NULL;
+}
+
+static set *take_set(void) {
+  pthread_mutex_lock(&idle_mu);
+  set *s = idle;
+  if (s) idle = s->next;
+  pthread_mutex_unlock(&idle_mu);
+  if (!s && !(s = calloc(1, sizeof *s))) abort();
+  return s;
+}
+
 float *hv_scratch(int slot, size_t floats) {
-  if (scratch[slot].n < floats) {
-    free(scratch[slot].p);
+  if (!scratch.mine) scratch.mine = take_set();
+  set *s = scratch.mine;
+  if (s->slot[slot].n < floats) {
+    free(s->slot[slot].p);
     size_t bytes = (floats * 4 + 4095) & ~(size_t)4095;
-    scratch[slot].p = aligned_alloc(64, bytes);
-    if (!scratch[slot].p) abort();
-    scratch[slot].n = bytes / 4;
+    s->slot[slot].p = aligned_alloc(64, bytes);
+    if (!s->slot[slot].p) abort();
+    s->slot[slot].n = bytes / 4;
   }
-  return scratch[slot].p;
+  return s->slot[slot].p;
 }
 const float *hv_zeros(void) {
   static const float z[4096 + 64] __attribute__((aligned(64)));

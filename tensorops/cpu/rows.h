@@ -44,7 +44,7 @@ static void k_norm_fwd(const void *v, L t) {
       for (; c < C; c++) s[c] = x[c] + q[c];
       x = s;
     }
-    float mean = sum32(x, C) / (float)C;
+    float mean = g->b ? sum32(x, C) / (float)C : 0;   // a root mean square has no shift
     L c = 0;
     for (; c + VL <= C; c += VL) {   // rows ahead come from far while this one is worked on
       __builtin_prefetch(g->x + (r + 2) * C + c);
@@ -53,12 +53,13 @@ static void k_norm_fwd(const void *v, L t) {
     }
     for (; c < C; c++) y[c] = x[c] - mean;
     float rstd = 1.0f / vsqrt(splat(dot32(y, y, C) / (float)C + g->eps))[0];
-    for (c = 0; c + VL <= C; c += VL) st(y + c, vfma(ld(y + c) * rstd, ld(g->g + c), ld(g->b + c)));
-    for (; c < C; c++) y[c] = sfma(y[c] * rstd, g->g[c], g->b[c]);
+    for (c = 0; c + VL <= C; c += VL) st(y + c, vfma(ld(y + c) * rstd, ld(g->g + c), g->b ? ld(g->b + c) : (vf){0}));
+    for (; c < C; c++) y[c] = sfma(y[c] * rstd, g->g[c], g->b ? g->b[c] : 0);
     g->stats[2 * r] = mean; g->stats[2 * r + 1] = rstd;
   }
 }
 
+// k_norm_bwd takes both sums of a row on the way.
 static void k_norm_bwd(const void *v, L t) {
   const hv_norm_args *g = v;
   L C = g->c;
@@ -66,19 +67,28 @@ static void k_norm_bwd(const void *v, L t) {
   memset(dg, 0, 2 * C * 4);
   for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
     const float *x = g->sum + r * C, *dy = g->dy + r * C;
-    float mean = g->stats[2 * r], rstd = g->stats[2 * r + 1];
+    float mean = g->stats[2 * r], rstd = g->stats[2 * r + 1], *dx = g->dx + r * C;
+    vf se[R32], seh[R32];
+    for (int i = 0; i < R32; i++) se[i] = seh[i] = (vf){0};
     L c = 0;
-    for (; c + VL <= C; c += VL) {
-      vf h = (ld(x + c) - mean) * rstd, d = ld(dy + c);
-      st(xh + c, h); st(dh + c, d * ld(g->g + c));
-      st(dg + c, vfma(d, h, ld(dg + c))); st(db + c, ld(db + c) + d);
+    for (; c + 32 <= C; c += 32)
+      for (int i = 0; i < R32; i++) {
+        L k = c + i * VL;
+        vf h = (ld(x + k) - mean) * rstd, d = ld(dy + k), e = d * ld(g->g + k);
+        st(xh + k, h); st(dh + k, e);
+        st(dg + k, vfma(d, h, ld(dg + k))); st(db + k, ld(db + k) + d);
+        se[i] += e; seh[i] = vfma(e, h, seh[i]);
+      }
+    if (c < C) {
+      float e[32], h[32];
+      for (L k = c; k < C; k++) {
+        xh[k] = (x[k] - mean) * rstd; dh[k] = dy[k] * g->g[k];
+        dg[k] = sfma(dy[k], xh[k], dg[k]); db[k] += dy[k];
+      }
+      tail(e, dh + c, C - c, 0); tail(h, xh + c, C - c, 0);
+      for (int i = 0; i < R32; i++) { se[i] += ld(e + i * VL); seh[i] = vfma(ld(e + i * VL), ld(h + i * VL), seh[i]); }
     }
-    for (; c < C; c++) {
-      float h = (x[c] - mean) * rstd, d = dy[c];
-      xh[c] = h; dh[c] = d * g->g[c]; dg[c] = sfma(d, h, dg[c]); db[c] += d;
-    }
-    float a = sum32(dh, C) / (float)C, b = -(dot32(dh, xh, C) / (float)C);
-    float *dx = g->dx + r * C;
+    float a = g->rms ? 0 : hsum32(se) / (float)C, b = -(hsum32(seh) / (float)C);
     const float *ds = g->dsum ? g->dsum + r * C : NULL;
     for (c = 0; c + VL <= C; c += VL) {
       vf u = vfma(ld(xh + c), splat(b), ld(dh + c) - a) * rstd;
@@ -134,7 +144,7 @@ static void k_ce(const void *v, L t) {
 }
 
 static void k_softmax_fwd(const void *v, L t) {
-  const hv_softmax_args *g = v;
+  const hv_rows_args *g = v;
   L C = g->c;
   for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
     const float *x = g->x + r * C;
@@ -146,7 +156,7 @@ static void k_softmax_fwd(const void *v, L t) {
 }
 
 static void k_softmax_bwd(const void *v, L t) {
-  const hv_softmax_args *g = v;
+  const hv_rows_args *g = v;
   L C = g->c;
   for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
     const float *y = g->x + r * C, *dy = g->dy + r * C;
@@ -156,6 +166,9 @@ static void k_softmax_bwd(const void *v, L t) {
     for (; c < C; c++) dx[c] = y[c] * (dy[c] - s);
   }
 }
+
+#include "swiglu.h"
+#include "rope.h"
 
 FI vf plus(const hv_ew_args *g, vf x, vf y) { (void)g; return x + y; }
 FI vf mask(const hv_ew_args *g, vf x, vf y) { (void)g; return sel(y > (vf){0}, x, (vf){0}); }
@@ -175,6 +188,8 @@ FI vf combine(const hv_ew_args *g, vf x, vf y) { return vfma(splat(g->a), x, y *
   }
 EW(k_gelu_fwd, gelu)
 EW(k_gelu_bwd, dgelu)
+EW(k_silu_fwd, silu)
+EW(k_silu_bwd, dsilu)
 EW(k_add, plus)
 EW(k_relu_mask, mask)
 EW(k_combine, combine)
@@ -227,6 +242,8 @@ static void k_pool_bwd(const void *v, L t) {
   if (g->w & 1) { memset(g->z + at + (g->w - 1) * C, 0, C * 4); memset(g->z + at + (2 * g->w - 1) * C, 0, C * 4); }
   if (g->h & 1 && i == oh - 1) memset(g->z + at + 2 * g->w * C, 0, g->w * C * 4);
 }
+
+#include "avgpool.h"
 
 static void k_embed_fwd(const void *v, L t) {
   const hv_embed_args *g = v;
@@ -317,6 +334,8 @@ OPT(k_sgd, {
 
 typedef double vd8 __attribute__((vector_size(64)));
 typedef float vf8 __attribute__((vector_size(32), aligned(4), may_alias));
+#include "groupnorm.h"
+
 static void k_sumsq(const void *v, L t) {
   const hv_sq_args *g = v;
   const float *x = g->x + t * 4096;
@@ -335,10 +354,11 @@ static void k_sumsq(const void *v, L t) {
 
 const hv_table TABLE = {
   .mr = MR, .lanes = VL, .gemm = &gemm_kind, .gemm_bf16 = &gemm_bf16_kind, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
-  .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .norm_fwd = k_norm_fwd,
+  .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .attn_fwd_bf16 = k_attn_fwd_bf16, .attn_bwd_bf16 = k_attn_bwd_bf16, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
-  .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .embed_fwd = k_embed_fwd,
+  .silu_fwd = k_silu_fwd, .silu_bwd = k_silu_bwd, .swiglu_fwd = k_swiglu_fwd, .swiglu_bwd = k_swiglu_bwd, .rope = k_rope,
+  .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .avg_fwd = k_avg_fwd, .avg_bwd = k_avg_bwd, .embed_fwd = k_embed_fwd,
   .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq, .peak = k_peak,
-  .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
+  .gn_fwd = k_gn_fwd, .gn_bwd = k_gn_bwd, .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
   .softmax_fwd = k_softmax_fwd, .softmax_bwd = k_softmax_bwd,
 };
