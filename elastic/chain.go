@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -31,13 +32,17 @@ func recordKey(r uint64) []byte { return binary.BigEndian.AppendUint64([]byte("r
 var baseKey = []byte("base/last")
 
 func (c *chain) put(p PersistRecord) error {
-	it := chainItem{Record: p.Record.Bytes()}
-	if p.Cert != nil {
-		it.Cert = wire.Marshal(p.Cert)
-	} else {
-		it.Start = p.Start.Bytes()
+	raw := p.Item
+	if raw == nil {
+		it := chainItem{Record: p.Record.Bytes()}
+		if p.Cert != nil {
+			it.Cert = wire.Marshal(p.Cert)
+		} else {
+			it.Start = p.Start.Bytes()
+		}
+		raw = wire.Marshal(it)
 	}
-	if err := c.kv.Apply([][2][]byte{{recordKey(p.Record.Round), wire.Marshal(it)}}, nil, true); err != nil {
+	if err := c.kv.Apply([][2][]byte{{recordKey(p.Record.Round), raw}}, nil, true); err != nil {
 		return fmt.Errorf("persist record %d: %w", p.Record.Round, err)
 	}
 	c.newest.Store(p.Record)
@@ -49,33 +54,46 @@ func (c *chain) record(r uint64) (*wire.Record, error) {
 	if rec := c.newest.Load(); rec != nil && rec.Round == r {
 		return rec, nil
 	}
-	_, rec, err := c.get(r)
-	return rec, err
-}
-
-func (c *chain) get(r uint64) (it chainItem, rec *wire.Record, err error) {
-	if it, err = c.item(r); err != nil {
-		return it, nil, err
+	it, err := c.get(r)
+	if err != nil {
+		return nil, err
 	}
-	rec, err = wire.OpenRecord(it.Record)
-	return it, rec, err
+	return it.rec, nil
 }
 
-// item is get without decoding the record.
-func (c *chain) item(r uint64) (it chainItem, err error) {
+// get returns a decided record with what proves it. The caller must not change it.
+func (c *chain) get(r uint64) (*openedItem, error) {
 	b, err := c.raw(r)
 	if err != nil {
-		return it, err
+		return nil, err
 	}
 	return openItem(b)
 }
 
-// raw is item without decoding anything.
+// raw is get without decoding anything.
 func (c *chain) raw(r uint64) ([]byte, error) { return c.kv.Get(recordKey(r)) }
 
-func openItem(b []byte) (it chainItem, err error) {
-	err = wire.UnmarshalAny(b, &it, maxChainItem)
-	return it, err
+// openedItem is a chainItem with its record.
+type openedItem struct {
+	chainItem
+	rec *wire.Record
+	// lean says that the encoding has nothing besides record and certificate, and is their one
+	// encoding.
+	lean bool
+}
+
+// openItem decodes an item, whose bytes must not change any more.
+func openItem(b []byte) (*openedItem, error) {
+	return wire.Once(b, func(b []byte) (*openedItem, error) {
+		it := new(openedItem)
+		if err := wire.UnmarshalAny(b, &it.chainItem, maxChainItem); err != nil {
+			return nil, err
+		}
+		it.lean = len(it.Start) == 0 && bytes.Equal(b, wire.Marshal(it.chainItem))
+		var err error
+		it.rec, err = wire.OpenRecord(it.Record)
+		return it, err
+	})
 }
 
 func (it chainItem) cert() (*wire.Cert, error) {
@@ -91,16 +109,16 @@ func (it chainItem) cert() (*wire.Cert, error) {
 
 // walk calls f for every persisted record from round lo on, ascending, until one
 // is missing.
-func (c *chain) walk(lo uint64, f func(it chainItem, r *wire.Record) error) error {
+func (c *chain) walk(lo uint64, f func(it *openedItem) error) error {
 	for r := lo; ; r++ {
-		it, rec, err := c.get(r)
+		it, err := c.get(r)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read record %d: %w", r, err)
 		}
-		if err := f(it, rec); err != nil {
+		if err := f(it); err != nil {
 			return err
 		}
 	}

@@ -36,6 +36,7 @@ type Trained struct {
 type Decided struct {
 	Cert   wire.Cert
 	Record *wire.Record
+	Item   []byte // the encoding of both, if they came in it
 }
 
 // Started is record 0 with the creator's envelope around it.
@@ -97,6 +98,7 @@ type PersistRecord struct {
 	Record *wire.Record
 	Cert   *wire.Cert
 	Start  *wire.Envelope
+	Item   []byte // the encoding of the others, if it is known
 }
 
 // PersistCert makes the certificate of a base decision durable.

@@ -105,8 +105,9 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 		}
 	}
 	var h History // before the record
-	err := r.chain.walk(0, func(it chainItem, rec *wire.Record) error {
-		if err := put(RecordFile(rec.Round), wire.Marshal(it)); err != nil {
+	err := r.chain.walk(0, func(it *openedItem) error {
+		rec := it.rec
+		if err := put(RecordFile(rec.Round), wire.Marshal(it.chainItem)); err != nil {
 			return err
 		}
 		for _, raw := range rec.Attests {

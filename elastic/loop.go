@@ -61,7 +61,7 @@ func (r *Runner) loop(ctx context.Context) error {
 		r.queue = append(r.queue, Applied{Round: 0, Version: r.work.state.ID})
 	}
 	r.connect()
-	r.queue = append(r.queue, r.unconnected()...)
+	r.queue = append(r.queue, r.connections()...)
 	r.queue = append(r.queue, Tick{})
 	r.tickAt = r.env.Now().Add(pullInterval)
 	for ctx.Err() == nil {
@@ -79,14 +79,18 @@ func (r *Runner) loop(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// unconnected says of the peers of the round that an earlier life began in which of
-// them there is no connection yet: who is gone already does not go once more.
-func (r *Runner) unconnected() (out []Event) {
+// connections says who is connected as the run begins here, and of the peers of the
+// round that an earlier life began who is not yet: who is gone already does not go
+// once more.
+func (r *Runner) connections() (out []Event) {
+	connected := r.cfg.Net.Peers()
+	for _, p := range connected {
+		out = append(out, Connected{Peer: p, Up: true})
+	}
 	p := r.mach.Plan()
 	if p == nil || r.mach.grouped() {
-		return nil
+		return out
 	}
-	connected := r.cfg.Net.Peers()
 	for _, s := range p.Shares {
 		if s.Peer != r.self && !slices.Contains(connected, s.Peer) {
 			out = append(out, Connected{Peer: s.Peer})

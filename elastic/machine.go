@@ -59,6 +59,7 @@ type Machine struct {
 	stop    *wire.Envelope
 	ahead   map[aheadKey]wire.Envelope // of later rounds and instances, bounded
 	gone    map[wire.PeerID]time.Time  // when the connection went down
+	linked  map[wire.PeerID]bool       // who is connected
 }
 
 type attestKey struct {
@@ -137,7 +138,7 @@ func NewMachine(cfg MachineConfig) *Machine {
 		cfg.GoneAfter = 2 * time.Second
 	}
 	return &Machine{cfg: cfg, round: newRound(), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
-		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, gone: map[wire.PeerID]time.Time{}}
+		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, gone: map[wire.PeerID]time.Time{}, linked: map[wire.PeerID]bool{}}
 }
 
 // Restore sets the chain that an earlier life persisted: its last records, the
@@ -341,7 +342,9 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 	case GroupMerged:
 		out = m.mergedGroup(now, ev)
 	case Connected:
+		delete(m.linked, ev.Peer)
 		if ev.Up {
+			m.linked[ev.Peer] = true
 			delete(m.gone, ev.Peer)
 		} else if _, ok := m.gone[ev.Peer]; !ok && m.waitedFor(ev.Peer) {
 			m.gone[ev.Peer] = now
@@ -389,9 +392,9 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 		m.turned = true
 		return []Command{PersistCert{&c}}
 	}
-	r := ev.Record
+	r, item := ev.Record, ev.Item
 	if r == nil {
-		r = m.round.proposals[c.Value]
+		r, item = m.round.proposals[c.Value], nil
 	}
 	if r == nil {
 		if m.round.pulled[c.Instance] {
@@ -403,7 +406,7 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 	if r.Digest() != c.Value || r.Round != m.Head().Round+1 {
 		return nil
 	}
-	return m.commit(now, PersistRecord{Record: r, Cert: &c})
+	return m.commit(now, PersistRecord{Record: r, Cert: &c, Item: item})
 }
 
 // commit makes p's record the head. It is final.

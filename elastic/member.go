@@ -220,7 +220,7 @@ func (m *Machine) member(now time.Time) []Command {
 // Nonces stay out: who votes for an outcome has the bodies.
 func (m *Machine) groupHave(now time.Time) []Command {
 	g := m.round.group
-	if !m.Overdue(now) && slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) }) {
+	if !m.Overdue(now) && (m.awaited(m.cfg.Self, now) || slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) })) {
 		return nil
 	}
 	return m.sayHave(now, wire.KindGroupHave, g.haves, func() []wire.HaveItem {

@@ -155,11 +155,7 @@ func (r *Runner) takeItem(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	rec, err := wire.OpenRecord(it.Record)
-	if err != nil {
-		return err
-	}
-	head := r.mach.Head()
+	rec, head := it.rec, r.mach.Head()
 	if rec.Round == 0 {
 		if head != nil {
 			return nil
@@ -181,6 +177,10 @@ func (r *Runner) takeItem(raw []byte) error {
 	if err := r.cfg.Agree.Verify(c); err != nil {
 		return err
 	}
-	r.queue = append(r.queue, Decided{Cert: *c, Record: rec})
+	ev := Decided{Cert: *c, Record: rec}
+	if it.lean {
+		ev.Item = raw
+	}
+	r.queue = append(r.queue, ev)
 	return r.drain()
 }

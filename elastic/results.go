@@ -108,7 +108,10 @@ func (m *Machine) resultsBy() time.Time {
 	return m.learnt.Add(d + max(2*m.cfg.ProposalTimeout, d/2))
 }
 
-// awaitsGroup reports whether a group's result is not here yet but can still come.
+// awaitsGroup reports whether a group's result is not here yet but can still come:
+// two thirds of its members are needed. Past the round's typical time it does not wait
+// for who was away, who begins its work anew, nor for who is not connected: a voter
+// that came back in mid-round cannot know who is gone.
 func (m *Machine) awaitsGroup(now time.Time) bool {
 	done := make([]bool, len(m.round.plan.Groups))
 	for _, r := range m.round.byGroup {
@@ -116,13 +119,18 @@ func (m *Machine) awaitsGroup(now time.Time) bool {
 			done[r.Outcome.Group] = true
 		}
 	}
+	over := !now.Before(m.learnt.Add(m.typical()))
 	for i, members := range m.round.plan.Groups {
 		if done[i] {
 			continue
 		}
 		up := 0
 		for _, p := range members {
-			if !m.isGone(p, now) {
+			there := !m.isGone(p, now)
+			if over {
+				there = p == m.cfg.Self || m.linked[p] && !m.round.away[p]
+			}
+			if there {
 				up++
 			}
 		}

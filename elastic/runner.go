@@ -182,7 +182,8 @@ func (r *Runner) restore() error {
 	if err != nil {
 		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
 	}
-	err = r.chain.walk(first, func(it chainItem, rec *wire.Record) error {
+	err = r.chain.walk(first, func(it *openedItem) error {
+		rec := it.rec
 		c, err := it.cert()
 		if err != nil {
 			return err

@@ -185,6 +185,9 @@ func TestIdleFaultsAreRefused(t *testing.T) {
 			t.Errorf("%q gives %v, want %q", text, err, want)
 		}
 	}
+	if _, err := ParseScenario("x.toml", []byte(head+"[[fault]]\nwhat = \"kill\"\nat = \"round 5\"\n"), "swarm.rounds=3"); err != nil {
+		t.Errorf("a run that was cut short: %v", err)
+	}
 }
 
 // A scenario runs in the tiers that it names alone.

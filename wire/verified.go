@@ -11,11 +11,38 @@ import (
 // was found good is remembered, so an answer never depends on what was asked
 // before.
 var (
-	verified = newMemory[struct{}](1 << 15) // signatures
-	opened   = newMemory[Envelope](4 << 20) // envelopes, in bytes
-	decoded  = newMemory[*Record](8 << 20)  // records, in bytes
-	nouns    = newMemory[any](4 << 20)      // bodies of envelopes, in bytes
+	verified = newMemory[Digest, struct{}](1 << 15) // signatures
+	opened   = newMemory[Digest, Envelope](4 << 20) // envelopes, in bytes
+	decoded  = newMemory[Digest, *Record](8 << 20)  // records, in bytes
+	nouns    = newMemory[Digest, any](4 << 20)      // bodies of envelopes, in bytes
+	places   = newMemory[*byte, place](4 << 20)     // what Once opened, in bytes
 )
+
+// place is what bytes at one address were opened to. It holds them, so that the
+// address is not used again.
+type place struct {
+	b []byte
+	v any
+}
+
+// Once returns what open makes of b, and remembers it for these bytes at this place in
+// memory: a caller with the very same slice gets the same value, even without a hash
+// of it. Neither b nor the value may be changed afterwards. Errors are not remembered.
+func Once[T any](b []byte, open func([]byte) (*T, error)) (*T, error) {
+	if len(b) == 0 {
+		return open(b)
+	}
+	if p, ok := places.get(&b[0]); ok && len(p.b) == len(b) {
+		if v, ok := p.v.(*T); ok {
+			return v, nil
+		}
+	}
+	v, err := open(b)
+	if err == nil {
+		places.add(&b[0], place{b, v}, len(b))
+	}
+	return v, err
+}
 
 // Remember makes this process remember n times as much as it does by default: for
 // many peers in one process. What is remembered already stays.
@@ -24,6 +51,7 @@ func Remember(n int) {
 	opened.grow(n * 4 << 20)
 	decoded.grow(n * 8 << 20)
 	nouns.grow(n * 4 << 20)
+	places.grow(n * 4 << 20)
 }
 
 // Read returns the body of e as the noun T, which the caller must not change:
@@ -51,11 +79,11 @@ const maxOpenedOne = 16 << 10
 
 // memory is a bounded map of two generations: what is asked for stays. It may be
 // used concurrently.
-type memory[V any] struct {
+type memory[K comparable, V any] struct {
 	most int // of the sizes of a generation
 
 	mu         sync.Mutex
-	fresh, old map[Digest]memorized[V]
+	fresh, old map[K]memorized[V]
 	size       int // of fresh
 }
 
@@ -64,11 +92,11 @@ type memorized[V any] struct {
 	size int
 }
 
-func newMemory[V any](most int) *memory[V] {
-	return &memory[V]{most: most, fresh: map[Digest]memorized[V]{}}
+func newMemory[K comparable, V any](most int) *memory[K, V] {
+	return &memory[K, V]{most: most, fresh: map[K]memorized[V]{}}
 }
 
-func (m *memory[V]) get(d Digest) (v V, ok bool) {
+func (m *memory[K, V]) get(d K) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e, ok := m.fresh[d]; ok {
@@ -81,21 +109,21 @@ func (m *memory[V]) get(d Digest) (v V, ok bool) {
 	return e.v, ok
 }
 
-func (m *memory[V]) grow(most int) {
+func (m *memory[K, V]) grow(most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.most = max(m.most, most)
 }
 
-func (m *memory[V]) add(d Digest, v V, size int) {
+func (m *memory[K, V]) add(d K, v V, size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.put(d, memorized[V]{v, size})
 }
 
-func (m *memory[V]) put(d Digest, e memorized[V]) {
+func (m *memory[K, V]) put(d K, e memorized[V]) {
 	if m.size += e.size; m.size > m.most {
-		m.fresh, m.old, m.size = map[Digest]memorized[V]{}, m.fresh, e.size
+		m.fresh, m.old, m.size = map[K]memorized[V]{}, m.fresh, e.size
 	}
 	m.fresh[d] = e
 }

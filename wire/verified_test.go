@@ -2,6 +2,8 @@ package wire
 
 import (
 	"encoding/binary"
+	"errors"
+	"slices"
 	"testing"
 )
 
@@ -35,7 +37,7 @@ func TestRememberedSignatures(t *testing.T) {
 // The memory is bounded, and what is asked for stays in it.
 func TestRememberedIsBounded(t *testing.T) {
 	const most = 1000
-	r := newMemory[int](most)
+	r := newMemory[Digest, int](most)
 	nth := func(i int) (d Digest) {
 		binary.BigEndian.PutUint64(d[:], uint64(i))
 		return d
@@ -48,5 +50,33 @@ func TestRememberedIsBounded(t *testing.T) {
 	}
 	if _, ok := r.get(nth(1)); ok || len(r.fresh)+len(r.old) > 2*most {
 		t.Fatalf("%d and %d are remembered", len(r.fresh), len(r.old))
+	}
+}
+
+// The same slice is opened once; an equal one elsewhere, or a part of it, is another.
+func TestOnceKnowsASliceByItsPlace(t *testing.T) {
+	opened := 0
+	open := func(b []byte) (*int, error) {
+		opened++
+		n := len(b)
+		return &n, nil
+	}
+	b := []byte{1, 2, 3}
+	for _, c := range []struct {
+		b    []byte
+		want int // openings so far
+	}{{b, 1}, {b, 1}, {slices.Clone(b), 2}, {b[:2], 3}, {b[:2], 3}, {nil, 4}, {nil, 5}} {
+		if n, err := Once(c.b, open); err != nil || *n != len(c.b) || opened != c.want {
+			t.Errorf("%v: %d bytes after %d openings, want %d, error %v", c.b, *n, opened, c.want, err)
+		}
+	}
+	fails := func([]byte) (*int, error) { opened++; return nil, errors.New("no") }
+	for range 2 {
+		if _, err := Once(b[1:], fails); err == nil {
+			t.Error("an error was taken for a value")
+		}
+	}
+	if opened != 7 {
+		t.Errorf("%d openings, want 7: an error is not remembered", opened)
 	}
 }
