@@ -112,11 +112,13 @@ func (n *runNet) setMembers(roster []wire.Seat) {
 	for i, s := range roster {
 		members[i] = s.Peer
 	}
+	if slices.Equal(members, n.roster()) {
+		return
+	}
+	chosen := witnessesOf(n.node.ID(), members)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !slices.Equal(members, n.members) {
-		n.members, n.witnesses = members, witnessesOf(n.node.ID(), members)
-	}
+	n.members, n.witnesses = members, chosen
 }
 
 func (n *runNet) Send(ctx context.Context, to wire.PeerID, kind elastic.SendKind, b []byte) error {

@@ -60,21 +60,17 @@ const witnesses = 16
 // isWitness reports whether self follows p's log: in a swarm of more than
 // maxDirect members those with the least digests of both.
 func isWitness(self, p wire.PeerID, members []wire.PeerID) bool {
-	return len(members) <= maxDirect || elastic.Chosen(witnesses, slices.Concat([]byte("hived/witness/v1\n"), p[:]), p, self, members)
+	return len(members) <= maxDirect || elastic.Chosen(witnesses, witnessKey(p), p, self, members)
 }
 
-// witnessesOf returns the witnesses of p's log among the members, in the order of
-// the members; nil is everybody.
-func witnessesOf(p wire.PeerID, members []wire.PeerID) (out []wire.PeerID) {
+func witnessKey(p wire.PeerID) []byte { return slices.Concat([]byte("hived/witness/v1\n"), p[:]) }
+
+// witnessesOf returns the witnesses of p's log among the members; nil is everybody.
+func witnessesOf(p wire.PeerID, members []wire.PeerID) []wire.PeerID {
 	if len(members) <= maxDirect {
 		return nil
 	}
-	for _, q := range members {
-		if q != p && isWitness(q, p, members) {
-			out = append(out, q)
-		}
-	}
-	return out
+	return elastic.Choose(witnesses, witnessKey(p), p, members)
 }
 
 // followHeads checks announced heads until ctx ends: a bigger head is believed

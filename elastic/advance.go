@@ -125,20 +125,20 @@ func (m *Machine) train(now time.Time) []Command {
 	if m.applied != m.Head().Round || m.applying {
 		return nil
 	}
+	var out []Command
 	share := r.plan.Share(m.cfg.Self)
+	if m.leaving && !r.left && (share != nil || m.Head().Table.Of(m.cfg.Self) > 0) {
+		r.left = true
+		out = append(out, Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"},
+			To: m.audience(wire.KindLeave, now)})
+	}
 	if share == nil {
 		if r.ready || m.leaving || !m.seated(m.cfg.Self) && !m.cfg.Genesis.Admission.Admits(m.cfg.Self) {
-			return nil
+			return out
 		}
 		r.ready = true
 		// The version's CID is for people: what counts is the header's base later.
 		return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version, m.audience(wire.KindReady, now))}
-	}
-	var out []Command
-	if m.leaving && !r.left {
-		r.left = true
-		out = append(out, Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"},
-			To: m.audience(wire.KindLeave, now)})
 	}
 	if !r.trained {
 		r.trained = true
@@ -372,7 +372,7 @@ func (m *Machine) wake(now time.Time) []Command {
 		add(after(m.round.begunAt, m.proposalTimeout()/2))
 	}
 	m.groupsWake(now, add)
-	if m.round.plan != nil && len(m.round.away) > 0 {
+	if m.round.plan != nil && (len(m.round.away) > 0 || m.grouped()) {
 		add(m.learnt.Add(m.typical()))
 	}
 	if m.applied < m.Head().Round && !m.applying && !m.mayApply(now) {

@@ -283,19 +283,40 @@ func Holds(header wire.Digest, sender, self wire.PeerID, others []wire.PeerID) b
 }
 
 // Chosen reports whether self is one of the n peers that rendezvous hashing chooses
-// for a key among self and the others, but not except: those with the least digest
-// of (key, peer). Thaler and Ravishankar 1998, Using Name-Based Mappings to
+// for a key among self and the others, but not except: those with the least digest of
+// (key, peer). Thaler and Ravishankar 1998, Using Name-Based Mappings to
 // Increase Hit Rates.
 func Chosen(n int, key []byte, except, self wire.PeerID, others []wire.PeerID) bool {
-	score := func(p wire.PeerID) wire.Digest { return wire.Sum(slices.Concat(key, p[:])) }
-	mine, better := score(self), 0
+	mine, better := score(key, self), 0
 	for _, p := range others {
-		if p != except && p != self && score(p).Compare(mine) < 0 {
+		if p != except && p != self && score(key, p).Compare(mine) < 0 {
 			better++
 		}
 	}
 	return better < n
 }
+
+// Choose returns those whom Chosen chooses among peers, ascending by digest.
+func Choose(n int, key []byte, except wire.PeerID, peers []wire.PeerID) []wire.PeerID {
+	type scored struct {
+		peer wire.PeerID
+		by   wire.Digest
+	}
+	var all []scored
+	for _, p := range peers {
+		if p != except {
+			all = append(all, scored{p, score(key, p)})
+		}
+	}
+	slices.SortFunc(all, func(a, b scored) int { return a.by.Compare(b.by) })
+	out := make([]wire.PeerID, 0, n)
+	for _, s := range all[:min(n, len(all))] {
+		out = append(out, s.peer)
+	}
+	return out
+}
+
+func score(key []byte, p wire.PeerID) wire.Digest { return wire.Sum(slices.Concat(key, p[:])) }
 
 // Leave says good-bye: it returns when a record has put this peer to rest and its
 // vote is not needed any more, when the run has ended, or when ctx ends.

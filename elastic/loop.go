@@ -87,13 +87,12 @@ func (r *Runner) connections() (out []Event) {
 	for _, p := range connected {
 		out = append(out, Connected{Peer: p, Up: true})
 	}
-	p := r.mach.Plan()
-	if p == nil || r.mach.grouped() {
+	if r.mach.Plan() == nil {
 		return out
 	}
-	for _, s := range p.Shares {
-		if s.Peer != r.self && !slices.Contains(connected, s.Peer) {
-			out = append(out, Connected{Peer: s.Peer})
+	for _, p := range r.mach.exchanging() {
+		if p != r.self && !slices.Contains(connected, p) {
+			out = append(out, Connected{Peer: p})
 		}
 	}
 	return out

@@ -101,7 +101,7 @@ type round struct {
 	results     map[wire.Digest]*result  // of groups, by outcome
 	byGroup     []*result                // the same, in resultOrder
 	asked       bool                     // somebody who is ahead
-	late        bool                     // this peer was away when it began, or has no part in it
+	late        bool                     // this peer was away as it began, said nothing in the one before, or has no part in it
 	away        map[wire.PeerID]bool     // who was disconnected for a while
 	trained     bool                     // Train was asked for
 	ready       bool                     // READY was said
@@ -417,7 +417,7 @@ func (m *Machine) commit(now time.Time, p PersistRecord) []Command {
 		out = append(out, StopTraining{r.Round})
 	}
 	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.learnt)})
-	late := r.Round > 0 && !m.round.haves.told
+	late := r.Round > 0 && m.round.plan != nil && m.speaks(m.cfg.Self) && !m.round.haves.told
 	m.h, m.learnt, m.bases = m.h.With(r), now, 0
 	if c != nil {
 		m.next = c.Instance + 1

@@ -19,6 +19,8 @@ type electorate struct {
 func (e electorate) Table(uint64) wire.Table                        { return e.table }
 func (e electorate) Leader(wire.Digest, uint64, uint64) wire.PeerID { return e.leader }
 func (e electorate) Held(uint64) uint64                             { return 0 }
+
+// machine returns that of a peer in the round that is open, from its beginning on.
 func (b *bench) machine(self int) (m *Machine, start time.Time) {
 	head := b.h.Head()
 	m = NewMachine(MachineConfig{Genesis: b.g, Run: b.run, Self: b.keys[self].Peer(), Voters: electorate{head.Table, b.keys[len(b.keys)-1].Peer()}, Parts: 1})

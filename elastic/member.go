@@ -67,8 +67,8 @@ func (m *Machine) exchanging() []wire.PeerID {
 	return nil
 }
 
-// companions returns the other members of the own group that are connected: those
-// who can hold what this peer fetches.
+// companions returns the other members of the own group that are not known to be
+// gone: those who can hold what this peer fetches.
 func (m *Machine) companions() []wire.PeerID {
 	out := []wire.PeerID{}
 	for _, p := range m.exchanging() {

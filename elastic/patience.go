@@ -90,7 +90,10 @@ func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
 }
 
 // shown reports whether others may show this peer bodies of the open round: to who
-// has committed, to guests, and to everybody after the deadline.
+// has committed, to everybody after the deadline, and in a round of one group to who
+// has no part in it, once all others have committed, or came late, as the others'
+// deadline is before its own.
 func (m *Machine) shown(now time.Time) bool {
-	return m.HoldsHeaderOf(m.cfg.Self) || m.Overdue(now) || m.round.late && !m.grouped()
+	return m.HoldsHeaderOf(m.cfg.Self) || m.Overdue(now) ||
+		!m.grouped() && (m.round.late || m.round.plan.Share(m.cfg.Self) == nil)
 }

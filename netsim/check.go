@@ -160,7 +160,7 @@ func (c *checker) tick() {
 
 // diverge hears of local work that is no number.
 func (c *checker) diverge(n *Node, what string) {
-	if c.diverged == "" && c.head() != nil {
+	if c.head() != nil && c.head().Round+1 > c.divergedIn {
 		c.divergedIn = c.head().Round + 1
 		c.diverged = fmt.Sprintf("training diverged in round %d, of which no contribution can count: peer %d %s", c.divergedIn, n.Index, what)
 	}

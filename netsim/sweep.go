@@ -203,7 +203,11 @@ func Estimate(s *Scenario) int64 {
 	if params == 0 {
 		params = 6077
 	}
-	const each, vectors = 4 << 20, 12 // a peer's queues and books; float32 copies of the model
+	const vectors = 12 // float32 copies of the model
 	n := int64(s.Swarm.Peers + s.Swarm.Spare)
+	each := int64(4 << 20) // a peer's queues and books
+	if n > fullMesh {
+		each = 3 << 19 // it knows its group only
+	}
 	return 64<<20 + n*(each+4*vectors*params)
 }

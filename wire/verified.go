@@ -39,7 +39,7 @@ func Once[T any](b []byte, open func([]byte) (*T, error)) (*T, error) {
 	}
 	v, err := open(b)
 	if err == nil {
-		places.add(&b[0], place{b, v}, len(b))
+		places.add(&b[0], place{b, v}, 4*len(b))
 	}
 	return v, err
 }
@@ -51,7 +51,7 @@ func Remember(n int) {
 	opened.grow(n * 4 << 20)
 	decoded.grow(n * 8 << 20)
 	nouns.grow(n * 4 << 20)
-	places.grow(n * 4 << 20)
+	places.grow(n * 16 << 20)
 }
 
 // Read returns the body of e as the noun T, which the caller must not change:
