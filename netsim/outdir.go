@@ -28,16 +28,20 @@ func takeDir(dir string, s *Scenario, force bool) (*daemon.Lock, error) {
 	return lock, nil
 }
 
+const keepsIt = "nothing was changed; choose another directory with --out, or replace it with --force"
+
 // mayReplace refuses to write a scenario's files over those of another one. The same
 // scenario goes on, or is run again.
 func mayReplace(dir string, s *Scenario, force bool) error {
 	was, err := os.ReadFile(filepath.Join(dir, ScenarioFile))
+	if err == nil && len(was) == 0 { // the disk was full when it was begun
+		err = fs.ErrNotExist
+	}
 	if force || errors.Is(err, fs.ErrNotExist) && len(runFiles(dir)) == 0 {
 		return nil
 	}
-	const cure = "nothing was changed; choose another directory with --out, or replace it with --force"
 	if errors.Is(err, fs.ErrNotExist) {
-		return daemon.Fail(daemon.ExitUsage, nil, "%s holds %s but no %s, so it is not known of which scenario: %s", dir, strings.Join(runFiles(dir), ", "), ScenarioFile, cure)
+		return daemon.Fail(daemon.ExitUsage, nil, "%s holds %s but no %s, so it is not known of which scenario: %s", dir, strings.Join(runFiles(dir), ", "), ScenarioFile, keepsIt)
 	}
 	if err != nil {
 		return daemon.Fail(daemon.ExitResource, err, "read what the output directory holds")
@@ -47,7 +51,7 @@ func mayReplace(dir string, s *Scenario, force bool) error {
 		return err
 	}
 	if line := firstChange(string(was), string(now)); line != "" {
-		return daemon.Fail(daemon.ExitUsage, nil, "%s holds another scenario, which says %s: %s", dir, line, cure)
+		return daemon.Fail(daemon.ExitUsage, nil, "%s holds another scenario, which says %s: %s", dir, line, keepsIt)
 	}
 	return nil
 }

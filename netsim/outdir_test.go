@@ -56,6 +56,8 @@ func TestOutputDirectoryIsOneScenarios(t *testing.T) {
 	if err := sweep(true, "swarm.steps=3"); err != nil || played != 1 {
 		t.Fatalf("with force: %v", err)
 	}
+	_, err = Sweep(t.Context(), SweepConfig{File: "small.toml", Text: text, Set: []string{"swarm.steps=3"}, Seeds: []uint64{1}, Dir: dir, Tier: TierProc, Play: Simulate})
+	refused(err, daemon.ExitUsage, dir+" holds a result of the tier event, not of proc", "nothing was changed")
 	if err := os.Remove(filepath.Join(dir, ScenarioFile)); err != nil {
 		t.Fatal(err)
 	}

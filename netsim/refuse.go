@@ -48,6 +48,7 @@ func (s *Scenario) Check() error {
 const (
 	maxBatch = 1 << 12
 	maxStep  = time.Hour
+	minEvery = time.Millisecond // between two times of a fault
 )
 
 // refusals finds all that cannot be, and in a scenario that is as it was written also
@@ -120,6 +121,19 @@ func (s *Scenario) refusals(asWritten bool) (out []refusal) {
 func (s *Scenario) badNumbers() (out []refusal) {
 	bad := func(key, format string, args ...any) {
 		out = append(out, refusal{key: key, err: fmt.Errorf(format, args...)})
+	}
+	w := s.Swarm
+	if w.Rounds > wire.MaxRounds {
+		bad("swarm.rounds", "swarm.rounds: %d, want at most %d", w.Rounds, uint64(wire.MaxRounds))
+	}
+	if w.Steps > wire.MaxSteps {
+		bad("swarm.steps", "swarm.steps: %d, want at most %d", w.Steps, wire.MaxSteps)
+	}
+	if lo, hi := w.DeadlineMin.D, w.DeadlineMax.D; lo > 0 && hi > 0 && lo > hi {
+		bad("swarm.deadline_min", "swarm.deadline_min: %v is more than deadline_max, %v", lo, hi)
+	}
+	if s.Model.LR < 0 {
+		bad("model.lr", "model.lr: %v is negative", s.Model.LR)
 	}
 	if s.Model.Params < 0 || s.Model.Params > 1<<26 {
 		bad("model.params", "model.params: %d, want at most %d", s.Model.Params, 1<<26)
@@ -204,6 +218,8 @@ func (s *Scenario) badFault(f *FaultSpec) (string, error) {
 		return "at", fmt.Errorf("at: %v is negative", f.At.At)
 	case f.Every.Said && f.Every.At <= 0 && f.Every.Round == 0:
 		return "every", errors.New("every: no time passes in between")
+	case f.Every.Said && f.Every.Round == 0 && f.Every.At < minEvery:
+		return "every", fmt.Errorf("every: %v, want at least %v", f.Every.At, minEvery)
 	case f.At.Said && f.At.Round == 0 && f.Every.Round > 0 && f.At.At > 0:
 		return "at", errors.New("at a time and every so many rounds do not go together: give at as a round")
 	case f.Until.D < 0 || f.Restart.D < 0 || f.For.D < 0:

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/apiary-net/hived/daemon"
 )
 
 // SweepConfig of a Sweep.
@@ -86,7 +88,7 @@ func (c SweepConfig) one(ctx context.Context, seed uint64) (*Result, error) {
 		return c.Play(ctx, s, o)
 	}
 	dir := c.dir(seed)
-	if r := resultIn(dir, s); r != nil && r.Tier == c.Tier {
+	if r := resultIn(dir, s); r != nil && r.Tier == c.Tier && !c.Force {
 		return r, nil
 	}
 	o.Force = c.Force
@@ -129,6 +131,9 @@ func (c SweepConfig) mayWrite() error {
 		}
 		if err := mayReplace(c.dir(seed), s, c.Force); err != nil {
 			return err
+		}
+		if r, err := ReadResult(c.dir(seed)); err == nil && r.Tier != c.Tier && !c.Force {
+			return daemon.Fail(daemon.ExitUsage, nil, "%s holds a result of the tier %s, not of %s: %s", c.dir(seed), r.Tier, c.Tier, keepsIt)
 		}
 	}
 	return nil

@@ -126,6 +126,7 @@ func TestModelArguments(t *testing.T) {
 		"negative": {"mlp", map[string]int64{"hidden": -1}, "want 1 to"},
 		"depth":    {"resnet", map[string]int64{"depth": 12}, "8 or 18"},
 		"heads":    {"resnet", map[string]int64{"filters": 4, "attention": 5}, "no multiple"},
+		"pool":     {"resnet", map[string]int64{"height": 4, "width": 4, "stem_stride": 4, "stem_pool": 1}, "leaves one row or column"},
 		"groups":   {"resnet", map[string]int64{"filters": 6}, "multiple of groups"},
 		"levels":   {"seq", map[string]int64{"quantiles": 2}, "1, 3 or 5"},
 		"kv":       {"gpt", map[string]int64{"heads": 4, "kv_heads": 3, "style": 2}, "kv_heads"},

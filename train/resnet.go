@@ -31,6 +31,9 @@ var resnetFamily = family{
 		if h := a["attention"]; h != 0 && a["filters"]<<2%h != 0 {
 			return fmt.Errorf("attention of %d heads over %d filters, which is no multiple", h, a["filters"]<<2)
 		}
+		if side := (min(a["height"], a["width"])-1)/a["stem_stride"] + 1; a["stem_pool"] > 0 && side < 2 {
+			return fmt.Errorf("stem_pool is %d, but of %dx%d a stem of stride %d leaves one row or column", a["stem_pool"], a["height"], a["width"], a["stem_stride"])
+		}
 		for _, k := range []string{"groups", "cardinality"} {
 			if a["filters"]%a[k] != 0 {
 				return fmt.Errorf("filters %d is not a multiple of %s %d", a["filters"], k, a[k])

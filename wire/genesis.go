@@ -154,6 +154,8 @@ const (
 	MaxSeats = 12_000
 	// MaxGroups is the most averaging groups of a round: a HAVE names no more.
 	MaxGroups = 768
+	// MaxSteps is the most local steps of a round.
+	MaxSteps = 1 << 20
 	// MaxWindow is the most steps of a window.
 	MaxWindow = 64
 	// PartUnit is what PartValues is a multiple of: the codecs' chunk.
@@ -190,7 +192,7 @@ func (p *Preset) check() error {
 		finite("inner", i.LR, i.Momentum, i.Beta1, i.Beta2, i.Eps, i.WeightDecay, i.Clip, i.Decay),
 		finite("outer", o.LR, o.Momentum, o.Beta1, o.Beta2, o.Eps, o.WeightDecay, o.Clip),
 		inRange("batch", uint64(i.Batch), 1, 1<<16),
-		inRange("steps", uint64(p.Cadence.Steps), 1, 1<<20),
+		inRange("steps", uint64(p.Cadence.Steps), 1, MaxSteps),
 		p.checkWindow(),
 	)
 }
