@@ -207,8 +207,9 @@ func fits(c *cobra.Command, s *netsim.Scenario, tier string, jobs int) error {
 	if need > free {
 		return daemon.Fail(daemon.ExitResource, nil, "about %d MB of memory are needed, %d MB are free: take fewer peers, a smaller model.params or fewer --jobs", need>>20, free>>20)
 	}
-	// Simulations make much garbage and keep little.
-	debug.SetGCPercent(300)
+	if n > 64 { // large swarms make much garbage in a round; long runs of small ones keep much
+		debug.SetGCPercent(300)
+	}
 	debug.SetMemoryLimit(free * 3 / 4)
 	return nil
 }
