@@ -416,7 +416,6 @@ func (a *app) netsimKillAnything() *cobra.Command {
 	var cfg netsim.KillConfig
 	cmd := &cobra.Command{Use: "kill-anything", Short: "Measure the kill-anything table: hived beside other rules under the same failures", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			debug.SetGCPercent(300)
 			cfg.Line = func(s string) { fmt.Fprintln(c.ErrOrStderr(), s) }
 			if err := cfg.Validate(); err != nil {
 				return daemon.Fail(daemon.ExitUsage, err, "wrong flag")
