@@ -133,14 +133,12 @@ double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, do
   for (L i = 0; i < n; i++) s += loss[i];
   return s;
 }
-void hv_softmax_fwd(long n, long c, const float *x, float *y) {
-  hv_rows_args g = {n, c, x, NULL, y};
-  hv_run(hv_active()->softmax_fwd, &g, ceil_div(n, HV_ROWS));
+static void rows(hv_fn f, long n, long c, const float *x, const float *y, float *z) {
+  hv_rows_args g = {n, c, x, y, z};
+  hv_run(f, &g, ceil_div(n, HV_ROWS));
 }
-void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx) {
-  hv_rows_args g = {n, c, y, dy, dx};
-  hv_run(hv_active()->softmax_bwd, &g, ceil_div(n, HV_ROWS));
-}
+void hv_softmax_fwd(long n, long c, const float *x, float *y) { rows(hv_active()->softmax_fwd, n, c, x, NULL, y); }
+void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx) { rows(hv_active()->softmax_bwd, n, c, y, dy, dx); }
 static void spans(hv_fn f, long n, const float *x, const float *y, float *z) {
   hv_ew_args g = {n, x, y, z, 0, 0};
   hv_run(f, &g, ceil_div(n, HV_SPAN));
@@ -153,14 +151,8 @@ void hv_gelu_fwd(long n, const float *x, float *y) { spans(hv_active()->gelu_fwd
 void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx) { spans(hv_active()->gelu_bwd, n, x, dy, dx); }
 void hv_silu_fwd(long n, const float *x, float *y) { spans(hv_active()->silu_fwd, n, x, x, y); }
 void hv_silu_bwd(long n, const float *x, const float *dy, float *dx) { spans(hv_active()->silu_bwd, n, x, dy, dx); }
-void hv_swiglu_fwd(long n, long c, const float *x, float *y) {
-  hv_rows_args g = {n, c, x, NULL, y};
-  hv_run(hv_active()->swiglu_fwd, &g, ceil_div(n, HV_ROWS));
-}
-void hv_swiglu_bwd(long n, long c, const float *x, const float *dy, float *dx) {
-  hv_rows_args g = {n, c, x, dy, dx};
-  hv_run(hv_active()->swiglu_bwd, &g, ceil_div(n, HV_ROWS));
-}
+void hv_swiglu_fwd(long n, long c, const float *x, float *y) { rows(hv_active()->swiglu_fwd, n, c, x, NULL, y); }
+void hv_swiglu_bwd(long n, long c, const float *x, const float *dy, float *dx) { rows(hv_active()->swiglu_bwd, n, c, x, dy, dx); }
 void hv_rope(long n, long t, long row, long heads, long d, const float *x, const float *cos, const float *sin, float *y, float sign) {
   hv_rope_args g = {n, t, row, heads, d, x, cos, sin, y, sign};
   hv_run(hv_active()->rope, &g, ceil_div(n, HV_ROWS));
