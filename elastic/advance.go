@@ -212,7 +212,7 @@ func (m *Machine) items() []wire.HaveItem {
 // propose composes the record if this peer leads the next instance.
 func (m *Machine) propose(now time.Time) []Command {
 	head, r := m.Head(), &m.round
-	if r.proposed || r.running || r.proposal != nil || m.cfg.Voters.Leader(head.Seed, r.plan.Round, m.next) != m.cfg.Self {
+	if r.proposed || r.running || r.proposal != nil || m.Leader() != m.cfg.Self {
 		return nil
 	}
 	if m.lacksOwners(now) || !head.Table.Quorum(m.haveWeight()) {
@@ -321,7 +321,7 @@ func (m *Machine) instance(now time.Time) []Command {
 	}
 	late := due(after(r.quorumAt, m.proposalTimeout()), now) || due(after(r.begunAt, m.proposalTimeout()/2), now)
 	if r.proposal == nil && !late {
-		leader := m.cfg.Voters.Leader(head.Seed, r.plan.Round, m.next)
+		leader := m.Leader()
 		lost := due(after(r.quorumAt, m.proposalTimeout()/4), now) || !r.begunAt.IsZero()
 		if !lost || r.fetched[m.next] || leader == m.cfg.Self {
 			return nil
@@ -345,8 +345,7 @@ func after(t time.Time, d time.Duration) time.Time {
 // proposalTimeout doubles with each base decision in a row, and is short while
 // the leader is not connected.
 func (m *Machine) proposalTimeout() time.Duration {
-	leader := m.cfg.Voters.Leader(m.Head().Seed, m.round.plan.Round, m.next)
-	if _, gone := m.gone[leader]; gone {
+	if _, gone := m.gone[m.Leader()]; gone {
 		return m.cfg.ProposalTimeout / 8
 	}
 	return m.cfg.ProposalTimeout << min(m.bases, 5)

@@ -247,8 +247,7 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 	if e.Round > m.next {
 		return m.keep(e)
 	}
-	head := m.Head()
-	if e.Round < m.next || r.Round != m.round.plan.Round || e.Sender != m.cfg.Voters.Leader(head.Seed, r.Round, m.next) {
+	if e.Round < m.next || r.Round != m.round.plan.Round || e.Sender != m.Leader() {
 		return nil
 	}
 	if m.round.proposal != nil || m.setting().validate(r) != nil {

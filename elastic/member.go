@@ -129,22 +129,12 @@ func (m *Machine) informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
 	if !m.grouped() || m.Overdue(now) {
 		return peers
 	}
-	near := map[wire.PeerID]bool{}
-	for _, p := range m.exchanging() {
-		near[p] = true
-	}
+	near := m.exchanging()
 	if m.composes() {
-		for _, p := range m.voters() {
-			near[p] = true
-		}
+		near = append(slices.Clone(near), m.voters()...)
 	}
-	var out []wire.PeerID
-	for _, p := range peers {
-		if near[p] {
-			out = append(out, p)
-		}
-	}
-	if out == nil {
+	out := slices.DeleteFunc(slices.Clone(peers), func(p wire.PeerID) bool { return !slices.Contains(near, p) })
+	if len(out) == 0 {
 		return peers
 	}
 	return out
@@ -219,7 +209,7 @@ func (m *Machine) member(now time.Time) []Command {
 // groupHave says what this member holds, like a voter in a round of one group.
 // Nonces stay out: who votes for an outcome has the bodies.
 func (m *Machine) groupHave(now time.Time) []Command {
-	g := m.round.group
+	g := m.round.group // the own work comes last as a rule, so it is looked at first
 	if !m.Overdue(now) && (m.awaited(m.cfg.Self, now) || slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) })) {
 		return nil
 	}
