@@ -1,4 +1,4 @@
-package elastic
+package rules
 
 import (
 	"cmp"
@@ -57,8 +57,8 @@ func GroupLeaders(seed wire.Digest, members []wire.PeerID) []wire.PeerID {
 	return drawn("hived/group-leader/v1\n", seed, members)
 }
 
-// equalTable gives each member of a group one vote.
-func equalTable(members []wire.PeerID) wire.Table {
+// EqualTable gives each member of a group one vote.
+func EqualTable(members []wire.PeerID) wire.Table {
 	t := make(wire.Table, len(members))
 	for i, p := range members {
 		t[i] = wire.Power{Rank: uint32(i), Peer: p, Power: 1}
@@ -67,11 +67,11 @@ func equalTable(members []wire.PeerID) wire.Table {
 }
 
 // groupBallot returns the ballot of one group of the round.
-func (s setting) groupBallot(group int) *ballot {
-	members := s.plan.Groups[group]
-	b := &ballot{setting: s, table: equalTable(members), kind: wire.KindGroupHave}
+func (s Setting) groupBallot(group int) *ballot {
+	members := s.Plan.Groups[group]
+	b := &ballot{Setting: s, table: EqualTable(members), kind: wire.KindGroupHave}
 	for _, p := range members {
-		b.shares = append(b.shares, *s.plan.Share(p))
+		b.shares = append(b.shares, *s.Plan.Share(p))
 	}
 	return b
 }
@@ -84,12 +84,12 @@ type GroupView struct {
 	Counted []CountedHeader
 }
 
-// composeGroup makes the cut of one group from headers and HAVEs of its members,
+// ComposeGroup makes the cut of one group from headers and HAVEs of its members,
 // whose lists it sorts. What it gives is a function of them. It returns ErrTooEarly
 // while HAVEs of less than two thirds of the members are there.
-func (s setting) composeGroup(group int, headers, haves []wire.Envelope) (*GroupView, error) {
-	if group < 0 || group >= len(s.plan.Groups) {
-		return nil, fmt.Errorf("compose cut of group %d: the round has %d groups", group, len(s.plan.Groups))
+func (s Setting) ComposeGroup(group int, headers, haves []wire.Envelope) (*GroupView, error) {
+	if group < 0 || group >= len(s.Plan.Groups) {
+		return nil, fmt.Errorf("compose cut of group %d: the round has %d groups", group, len(s.Plan.Groups))
 	}
 	b := s.groupBallot(group)
 	v := &GroupView{Cut: wire.GroupCut{Group: uint32(group)}}
@@ -123,8 +123,8 @@ func (s setting) composeGroup(group int, headers, haves []wire.Envelope) (*Group
 	return v, nil
 }
 
-// openGroupCut checks that c is the cut that its own inputs give.
-func (s setting) openGroupCut(c *wire.GroupCut) (*GroupView, error) {
+// OpenGroupCut checks that c is the cut that its own inputs give.
+func (s Setting) OpenGroupCut(c *wire.GroupCut) (*GroupView, error) {
 	var lists [2][]wire.Envelope
 	for i, raws := range [][][]byte{c.Headers, c.Haves} {
 		for _, raw := range raws {
@@ -135,7 +135,7 @@ func (s setting) openGroupCut(c *wire.GroupCut) (*GroupView, error) {
 			lists[i] = append(lists[i], e)
 		}
 	}
-	v, err := s.composeGroup(int(c.Group), lists[0], lists[1])
+	v, err := s.ComposeGroup(int(c.Group), lists[0], lists[1])
 	if err == nil && v.Outcome.Cut != wire.Sum(wire.Marshal(c)) {
 		err = fmt.Errorf("cut of group %d: its inputs are out of order", c.Group)
 	}
@@ -154,7 +154,7 @@ func CheckGroupResult(run wire.RunID, plan *Plan, r *wire.GroupResult) error {
 	if err != nil {
 		return err
 	}
-	if !equalTable(members).Quorum(uint64(n)) {
+	if !EqualTable(members).Quorum(uint64(n)) {
 		return fmt.Errorf("result of group %d has %d signatures of %d members", g, n, len(members))
 	}
 	if (r.Outcome.Weight() > 0) == r.Outcome.Merged.IsZero() {
@@ -187,7 +187,7 @@ func (c *composer) takeGroups() (err error) {
 		if _, again := c.headers[n.name]; again {
 			return fmt.Errorf("two results of group %d that say the same", r.Outcome.Group)
 		}
-		if err := CheckGroupResult(c.run, c.plan, &r); err != nil {
+		if err := CheckGroupResult(c.Run, c.Plan, &r); err != nil {
 			return err
 		}
 		c.headers[n.name] = header{} // known, so that takeHaves does not miss it
@@ -225,7 +225,7 @@ func (c *composer) cutGroups() {
 	rows := map[wire.PeerID]wire.GroupRow{}
 	for _, o := range CountedGroups(c.rec) {
 		leaves = append(leaves, o.Digest())
-		for j, p := range c.plan.Groups[o.Group] {
+		for j, p := range c.Plan.Groups[o.Group] {
 			rows[p] = o.Rows[j]
 		}
 	}
@@ -244,40 +244,9 @@ func (c *composer) cutGroups() {
 // speed returns the samples a second of the header that a verdict names, 0 if it
 // says none.
 func (c *composer) speed(v wire.Verdict) uint32 {
-	if c.plan.Groups != nil {
+	if c.Plan.Groups != nil {
 		return c.speeds[v.Peer]
 	}
 	h := c.headers[v.Header]
 	return speedOf(&h.Header)
-}
-
-// CountedGroups returns the outcomes that a record of several groups counts, in
-// group order.
-func CountedGroups(rec *wire.Record) []*wire.GroupOutcome {
-	out := make([]*wire.GroupOutcome, len(rec.Counting))
-	for i, n := range rec.Counting {
-		out[i] = &rec.Groups[n].Outcome
-	}
-	return out
-}
-
-// MeanLoss returns the mean training loss of what a record counts, by samples, and
-// the number of these. It is 0 of 0 where nothing counts.
-func MeanLoss(rec *wire.Record) (loss float64, samples uint64) {
-	for _, o := range CountedGroups(rec) {
-		loss += float64(o.Loss) * float64(o.Weight())
-		samples += o.Weight()
-	}
-	headers, err := CountedHeaders(rec)
-	if err != nil {
-		return 0, 0
-	}
-	for _, h := range headers {
-		loss += float64(h.Header.Loss) * float64(h.Samples)
-		samples += uint64(h.Samples)
-	}
-	if samples == 0 {
-		return 0, 0
-	}
-	return loss / float64(samples), samples
 }

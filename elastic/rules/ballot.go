@@ -1,4 +1,4 @@
-package elastic
+package rules
 
 import (
 	"fmt"
@@ -7,24 +7,24 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// setting is what a round is judged by: the same at every peer.
-type setting struct {
-	g    *wire.Genesis
-	run  wire.RunID
-	prev *wire.Record // of the round before
-	plan *Plan        // of the round
+// Setting is what a round is judged by: the same at every peer.
+type Setting struct {
+	Genesis *wire.Genesis
+	Run     wire.RunID
+	Prev    *wire.Record // of the round before
+	Plan    *Plan        // of the round
 }
 
 // settingAfter returns the setting of the round after h's head.
-func settingAfter(g *wire.Genesis, run wire.RunID, h History) setting {
-	return setting{g, run, h.Head(), MakePlan(g, h)}
+func settingAfter(g *wire.Genesis, run wire.RunID, h History) Setting {
+	return Setting{g, run, h.Head(), MakePlan(g, h)}
 }
 
 // ballot is what HAVEs state of the contributions of some planned peers: of all
 // in a round of one group, whose voters say HAVE, or of one group's members, who
 // say it themselves.
 type ballot struct {
-	setting
+	Setting
 	shares []Share    // who may have a header, ascending
 	table  wire.Table // whose HAVEs have weight
 	kind   wire.Kind  // of the HAVEs
@@ -56,13 +56,13 @@ func (b *ballot) grouped() bool { return b.kind == wire.KindGroupHave }
 
 // takeHeaders books headers and returns them encoded.
 func (b *ballot) takeHeaders(list []wire.Envelope) ([][]byte, error) {
-	out, err := admit(b.run, list, wire.KindHeader, true)
+	out, err := admit(b.Run, list, wire.KindHeader, true)
 	if err != nil {
 		return nil, err
 	}
 	b.envs, b.headers, b.tally = list, map[wire.Digest]header{}, map[wire.Digest]*tally{}
 	for i, e := range list {
-		if e.Round != b.plan.Round || b.share(e.Sender) == nil {
+		if e.Round != b.Plan.Round || b.share(e.Sender) == nil {
 			return nil, fmt.Errorf("header of %s for round %d, who is not planned for", e.Sender.Short(), e.Round)
 		}
 		if len(out[i]) > wire.MaxHeader {
@@ -80,22 +80,22 @@ func (b *ballot) takeHeaders(list []wire.Envelope) ([][]byte, error) {
 // takeHaves books HAVEs and returns them encoded. Those of less than two thirds
 // of the weight are ErrTooEarly.
 func (b *ballot) takeHaves(list []wire.Envelope) ([][]byte, error) {
-	out, err := admit(b.run, list, b.kind, false)
+	out, err := admit(b.Run, list, b.kind, false)
 	if err != nil {
 		return nil, err
 	}
 	weight := uint64(0)
 	for _, e := range list {
 		power := b.table.Of(e.Sender)
-		owner := b.g.Preset.Reduced() && b.share(e.Sender) != nil
-		if power == 0 && !owner || e.Round != b.plan.Round {
+		owner := b.Genesis.Preset.Reduced() && b.share(e.Sender) != nil
+		if power == 0 && !owner || e.Round != b.Plan.Round {
 			return nil, fmt.Errorf("HAVE of %s for round %d, who does not vote", e.Sender.Short(), e.Round)
 		}
 		h, err := wire.Read[wire.Have](e)
 		if err != nil {
 			return nil, err
 		}
-		if b.grouped() && !lean(h, len(b.shares)) {
+		if b.grouped() && !Lean(h, len(b.shares)) {
 			return nil, fmt.Errorf("HAVE of %s says more than a group's member has to", e.Sender.Short())
 		}
 		weight += power
@@ -114,9 +114,9 @@ func (b *ballot) takeHaves(list []wire.Envelope) ([][]byte, error) {
 	return out, nil
 }
 
-// lean reports whether a member's HAVE is as long as what it says of a group of n:
+// Lean reports whether a member's HAVE is as long as what it says of a group of n:
 // the group's cut embeds it, and padding must not make that too big to be told.
-func lean(h *wire.Have, n int) bool {
+func Lean(h *wire.Have, n int) bool {
 	for _, it := range h.Items {
 		if len(it.Nonce) > 0 || len(it.Parts) > 0 {
 			return false
@@ -154,7 +154,7 @@ func (b *ballot) verdicts() []wire.Verdict {
 	roots := map[wire.Digest]bool{}
 	for _, s := range b.shares {
 		v := b.judge(s)
-		if v.Status == wire.Counted && !b.g.Preset.Cadence.Window {
+		if v.Status == wire.Counted && !b.Genesis.Preset.Cadence.Window {
 			root := b.headers[v.Header].Root
 			if roots[root] {
 				v = wire.Verdict{Peer: s.Peer, Status: wire.Refused, Reason: wire.ReasonCopy, Header: v.Header}
@@ -199,7 +199,7 @@ func (b *ballot) judge(s Share) wire.Verdict {
 		}
 	}
 	nonce := nonceOf(h.Nonce, t.nonces)
-	if !b.table.More(t.whole) || b.nonces && nonce == nil || b.g.Preset.Reduced() && !covers(t.parts, h.Parts) {
+	if !b.table.More(t.whole) || b.nonces && nonce == nil || b.Genesis.Preset.Reduced() && !covers(t.parts, h.Parts) {
 		v.Status = wire.Late
 		return v
 	}
@@ -250,15 +250,15 @@ func ridden(g *wire.Genesis, prev *wire.Record, p wire.PeerID) []wire.Span {
 func (b *ballot) spansFit(s Share, h header) bool {
 	want := []wire.Span{}
 	if h.Late != 0 {
-		late := ridden(b.g, b.prev, s.Peer)
-		if h.Late != b.prev.Round || len(late) == 0 || b.grouped() {
+		late := ridden(b.Genesis, b.Prev, s.Peer)
+		if h.Late != b.Prev.Round || len(late) == 0 || b.grouped() {
 			return false
 		}
 		want = append(want, late...)
 	}
 	n := wire.SpanLen(h.Spans)
 	late := wire.SpanLen(want)
-	empty := n == 0 && !(b.g.Preset.Cadence.Window && h.Steps == 0) // a window may fail at its first step
+	empty := n == 0 && !(b.Genesis.Preset.Cadence.Window && h.Steps == 0) // a window may fail at its first step
 	if n < late || empty || n >= 1<<24 {
 		return false
 	}

@@ -1,4 +1,4 @@
-package elastic
+package rules
 
 import (
 	"errors"
@@ -11,21 +11,21 @@ import (
 // seat makes the roster and the table of the record: who is active in the next
 // round, who joined, left, and votes.
 func (c *composer) seat() (err error) {
-	if c.rec.Readys, err = admit(c.run, c.in.Readys, wire.KindReady, false); err != nil {
+	if c.rec.Readys, err = admit(c.Run, c.in.Readys, wire.KindReady, false); err != nil {
 		return err
 	}
-	if c.rec.Leaves, err = admit(c.run, c.in.Leaves, wire.KindLeave, false); err != nil {
+	if c.rec.Leaves, err = admit(c.Run, c.in.Leaves, wire.KindLeave, false); err != nil {
 		return err
 	}
-	if c.rec.Stops, err = admit(c.run, c.in.Stops, wire.KindStop, false); err != nil {
+	if c.rec.Stops, err = admit(c.Run, c.in.Stops, wire.KindStop, false); err != nil {
 		return err
 	}
 	for _, e := range c.in.Stops {
-		if e.Sender != c.g.Creator {
+		if e.Sender != c.Genesis.Creator {
 			return errors.New("stop is not the creator's")
 		}
 	}
-	c.rec.Roster = slices.Clone(c.prev.Roster)
+	c.rec.Roster = slices.Clone(c.Prev.Roster)
 	for i := range c.rec.Roster {
 		c.update(&c.rec.Roster[i])
 	}
@@ -44,7 +44,7 @@ func (c *composer) seat() (err error) {
 		left[e.Sender] = true
 	}
 	slices.SortFunc(c.rec.Roster, func(a, b wire.Seat) int { return a.Peer.Compare(b.Peer) })
-	c.rec.Table = nextTable(c.g, c.prev.Table, c.rec.Roster, left)
+	c.rec.Table = nextTable(c.Genesis, c.Prev.Table, c.rec.Roster, left)
 	return nil
 }
 
@@ -76,21 +76,21 @@ func (c *composer) ready(e wire.Envelope) error {
 	if err != nil {
 		return err
 	}
-	if e.Round+maxReadyBehind < c.rec.Round || e.Round >= c.rec.Round {
+	if e.Round+MaxReadyBehind < c.rec.Round || e.Round >= c.rec.Round {
 		return fmt.Errorf("READY of %s for version %d has no place here", e.Sender.Short(), e.Round)
 	}
-	if r.Schema != c.g.Schema || r.Data != c.g.Data[0].Root {
+	if r.Schema != c.Genesis.Schema || r.Data != c.Genesis.Data[0].Root {
 		return fmt.Errorf("READY of %s is for another model or other data", e.Sender.Short())
 	}
 	if i := c.find(e.Sender); i >= 0 {
 		c.rec.Roster[i].Active, c.rec.Roster[i].Lates = true, 0
 		return nil
 	}
-	if !c.g.Admission.Admits(e.Sender) {
+	if !c.Genesis.Admission.Admits(e.Sender) {
 		return fmt.Errorf("READY of %s, who is not admitted", e.Sender.Short())
 	}
-	if len(c.rec.Roster) >= c.g.Seats() {
-		return fmt.Errorf("READY of %s, but all %d seats are taken", e.Sender.Short(), c.g.Seats())
+	if len(c.rec.Roster) >= c.Genesis.Seats() {
+		return fmt.Errorf("READY of %s, but all %d seats are taken", e.Sender.Short(), c.Genesis.Seats())
 	}
 	rank := uint32(0)
 	for _, s := range c.rec.Roster {
@@ -142,9 +142,9 @@ func powers(t wire.Table) wire.Table {
 
 // positions books which positions were used, and which are dealt again.
 func (c *composer) positions() error {
-	c.rec.Cursor = c.plan.Cursor
-	back := slices.Clone(c.plan.Returned)
-	for _, s := range c.plan.Shares {
+	c.rec.Cursor = c.Plan.Cursor
+	back := slices.Clone(c.Plan.Returned)
+	for _, s := range c.Plan.Shares {
 		v, _ := c.rec.Verdict(s.Peer)
 		h := c.headers[v.Header]
 		used := uint64(0) // of the dealt positions
@@ -154,26 +154,26 @@ func (c *composer) positions() error {
 			rode = h.Late != 0
 			used = uint64(v.Samples)
 			if rode {
-				used -= wire.SpanLen(ridden(c.g, c.prev, s.Peer))
+				used -= wire.SpanLen(ridden(c.Genesis, c.Prev, s.Peer))
 			}
-			if c.g.Preset.Cadence.Window { // steps past the last common one are undone
-				used = min(used, uint64(WindowSteps(c.rec, c.prev))*uint64(c.g.Preset.Inner.Batch))
+			if c.Genesis.Preset.Cadence.Window { // steps past the last common one are undone
+				used = min(used, uint64(WindowSteps(c.rec, c.Prev))*uint64(c.Genesis.Preset.Inner.Batch))
 			}
 		case wire.Late:
-			if h.Late == 0 && !c.g.Preset.Cadence.Window && c.plan.Groups == nil { // may ride into the next round
+			if h.Late == 0 && !c.Genesis.Preset.Cadence.Window && c.Plan.Groups == nil { // may ride into the next round
 				used = wire.SpanLen(h.Spans)
 			}
 		}
 		_, rest := wire.SplitSpans(s.Spans, used)
 		back = append(back, rest...)
 		if !rode {
-			back = append(back, ridden(c.g, c.prev, s.Peer)...)
+			back = append(back, ridden(c.Genesis, c.Prev, s.Peer)...)
 		}
 	}
 	// Late work of peers that are not planned for any more is dropped too.
-	for _, v := range c.prev.Cut {
-		if v.Status == wire.Late && c.plan.Share(v.Peer) == nil {
-			back = append(back, ridden(c.g, c.prev, v.Peer)...)
+	for _, v := range c.Prev.Cut {
+		if v.Status == wire.Late && c.Plan.Share(v.Peer) == nil {
+			back = append(back, ridden(c.Genesis, c.Prev, v.Peer)...)
 		}
 	}
 	c.rec.Returned = normal(back, true)

@@ -1,4 +1,4 @@
-package elastic
+package rules
 
 import (
 	"cmp"
@@ -9,8 +9,8 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// planWindow is how many records a plan looks back.
-const planWindow = 8
+// PlanWindow is how many records a plan looks back.
+const PlanWindow = 8
 
 // History is the tail of a run's chain of records, newest last. It holds at
 // least planWindow+1 records, or all there are. It is never empty.
@@ -22,7 +22,7 @@ func (h History) Head() *wire.Record { return h[len(h)-1] }
 // With returns the history after r, without the records that no plan reads any
 // more. h itself is unchanged.
 func (h History) With(r *wire.Record) History {
-	keep := h[max(0, len(h)-planWindow):]
+	keep := h[max(0, len(h)-PlanWindow):]
 	return append(slices.Clone(keep), r)
 }
 
@@ -80,8 +80,8 @@ type Plans struct {
 	start wire.Digest // the start record that was found valid
 }
 
-// validStart is ValidateStart, once for each record.
-func (p *Plans) validStart(run wire.RunID, version wire.CID, r *wire.Record) error {
+// ValidStart is ValidateStart, once for each record.
+func (p *Plans) ValidStart(run wire.RunID, version wire.CID, r *wire.Record) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.start == r.Digest() && r.Certified.Version == version {
@@ -104,7 +104,7 @@ func (p *Plans) After(h History) *Plan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.by[name] == nil {
-		if len(p.by) >= planWindow {
+		if len(p.by) >= PlanWindow {
 			clear(p.by)
 		}
 		p.by[name] = MakePlan(p.g, h)
@@ -116,7 +116,7 @@ func (p *Plans) After(h History) *Plan {
 // of genesis and the last planWindow records: every peer computes the same.
 func MakePlan(g *wire.Genesis, h History) *Plan {
 	head := h.Head()
-	p := &Plan{Round: head.Round + 1, LRScale: lrScale(g, head.Round+1)}
+	p := &Plan{Round: head.Round + 1, LRScale: LRScale(g, head.Round+1)}
 	p.Deadline, p.Typical = deadlines(g, h)
 	dealer := dealer{cursor: head.Cursor, returned: slices.Clone(head.Returned)}
 	median := medianSpeed(head)
@@ -171,7 +171,7 @@ func lowerMedian[T cmp.Ordered](xs []T) T {
 // median. The typical time's is a quarter.
 func deadlines(g *wire.Genesis, h History) (last, typical time.Duration) {
 	var arrivals []int64
-	for _, r := range h[max(0, len(h)-planWindow):] {
+	for _, r := range h[max(0, len(h)-PlanWindow):] {
 		for _, v := range r.Cut {
 			if v.Status == wire.Counted {
 				arrivals = append(arrivals, int64(v.ArrivalMs))
@@ -193,8 +193,8 @@ func deadlines(g *wire.Genesis, h History) (last, typical time.Duration) {
 	return clamp(mid + max(slack, 2*mid)), clamp(mid + max(slack, mid/4))
 }
 
-// lrScale falls linearly from 1 in round 1 to Decay in the last round.
-func lrScale(g *wire.Genesis, r uint64) float32 {
+// LRScale falls linearly from 1 in round 1 to Decay in the last round.
+func LRScale(g *wire.Genesis, r uint64) float32 {
 	d := g.Preset.Inner.Decay
 	if d == 0 || d == 1 || g.Rounds < 2 {
 		return 1

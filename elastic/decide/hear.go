@@ -1,9 +1,10 @@
-package elastic
+package decide
 
 import (
 	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -73,7 +74,7 @@ func (m *Machine) hear(now time.Time, e wire.Envelope) []Command {
 			m.leaves[e.Sender] = e
 		}
 	case wire.KindStop:
-		if e.Sender == m.cfg.Genesis.Creator {
+		if e.Sender == m.Cfg.Genesis.Creator {
 			m.stop = &e
 		}
 	case wire.KindProposal:
@@ -93,7 +94,7 @@ func (m *Machine) seated(p wire.PeerID) bool {
 }
 
 func (m *Machine) hearReady(e wire.Envelope) {
-	g := m.cfg.Genesis
+	g := m.Cfg.Genesis
 	r, err := wire.Read[wire.Ready](e)
 	if err != nil || r.Schema != g.Schema || r.Data != g.Data[0].Root {
 		return
@@ -102,9 +103,9 @@ func (m *Machine) hearReady(e wire.Envelope) {
 	switch {
 	case ok && old.Round > e.Round:
 		return
-	case len(m.h) == 0 && g.MinPeers > g.Group && m.cfg.Self != g.Creator && e.Sender != m.cfg.Self:
+	case len(m.h) == 0 && g.MinPeers > g.Group && m.Cfg.Self != g.Creator && e.Sender != m.Cfg.Self:
 		return // of many starters only the creator keeps a list
-	case ok, m.seated(e.Sender), e.Sender == g.Creator, e.Sender == m.cfg.Self:
+	case ok, m.seated(e.Sender), e.Sender == g.Creator, e.Sender == m.Cfg.Self:
 	case !g.Admission.Admits(e.Sender), len(m.readys) >= g.Seats()+3*wire.MaxMembers:
 		return // newcomers never take the room of members
 	}
@@ -120,7 +121,7 @@ func (m *Machine) hearAttest(e wire.Envelope) []Command {
 	k := attestKey{e.Round, e.Sender}
 	_, again := m.attests[k]
 	stale := e.Round <= m.Head().Certified.Round && !m.Head().Last
-	if !again && !stale && e.Round <= m.Head().Round+1 && len(m.attests) < 4*planWindow*wire.MaxVoters {
+	if !again && !stale && e.Round <= m.Head().Round+1 && len(m.attests) < 4*rules.PlanWindow*wire.MaxVoters {
 		m.attests[k] = e
 	}
 	if e.Round > m.Head().Round {
@@ -132,15 +133,15 @@ func (m *Machine) hearAttest(e wire.Envelope) []Command {
 // behind pulls from a peer that is ahead. Of the many that a large swarm hears of
 // the first is asked, as a record is large; the others' turn comes with the clock.
 func (m *Machine) behind(e wire.Envelope) []Command {
-	if m.grouped() && m.round.asked {
+	if m.Grouped() && m.Round.asked {
 		return nil
 	}
-	m.round.asked = true
+	m.Round.asked = true
 	return []Command{PullFrom{e.Sender}}
 }
 
 func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
-	r := &m.round
+	r := &m.Round
 	if r.plan == nil || e.Round > r.plan.Round {
 		return m.keep(e)
 	}
@@ -154,11 +155,11 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 	case wire.KindGroupHave, wire.KindGroupCut, wire.KindGroupVote, wire.KindGroup:
 		return m.hearGroup(e)
 	}
-	if _, ok := slices.BinarySearchFunc(m.exchanging(), e.Sender, wire.PeerID.Compare); !ok {
+	if _, ok := slices.BinarySearchFunc(m.Exchanging(), e.Sender, wire.PeerID.Compare); !ok {
 		return nil
 	}
 	d := e.Digest()
-	if r.headers[d] != nil {
+	if r.Headers[d] != nil {
 		return nil
 	}
 	h, err := wire.Read[wire.Header](e)
@@ -166,7 +167,7 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 		return nil
 	}
 	k := &known{env: e, header: *h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: m.sinceLearnt(now)}}
-	r.headers[d], r.of[e.Sender], r.unasked = k, append(r.of[e.Sender], k), true
+	r.Headers[d], r.of[e.Sender], r.unasked = k, append(r.of[e.Sender], k), true
 	r.haves.changed = true
 	if r.group != nil {
 		r.group.haves.changed = true
@@ -182,22 +183,22 @@ func (m *Machine) hearHave(e wire.Envelope) {
 	if err != nil || !m.plausible(h) {
 		return
 	}
-	m.round.haves.hear(e, h.Seq)
+	m.Round.haves.hear(e, h.Seq)
 }
 
 // plausible reports whether h is as long as what it says: the record embeds it,
 // and one voter's padding must not make the record too big to be told.
 func (m *Machine) plausible(h *wire.Have) bool {
 	parts := 0
-	if m.cfg.Genesis.Preset.Reduced() {
-		parts = (m.cfg.Parts + 7) / 8
+	if m.Cfg.Genesis.Preset.Reduced() {
+		parts = (m.Cfg.Parts + 7) / 8
 	}
 	for _, it := range h.Items {
 		if n := len(it.Parts); n != 0 && n != parts {
 			return false
 		}
 	}
-	return len(h.Items) <= 4*len(m.round.plan.Shares) // two headers each, and two of an earlier life
+	return len(h.Items) <= 4*len(m.Round.plan.Shares) // two headers each, and two of an earlier life
 }
 
 // keep holds what is for a later round or instance and asks its sender for what
@@ -216,7 +217,7 @@ func (m *Machine) keep(e wire.Envelope) []Command {
 	if _, again := m.ahead[k]; again || mine < maxAheadOfMember && len(m.ahead) < maxAhead {
 		m.ahead[k] = e
 	}
-	if e.Kind != wire.KindProposal && m.round.plan != nil && e.Round > m.round.plan.Round {
+	if e.Kind != wire.KindProposal && m.Round.plan != nil && e.Round > m.Round.plan.Round {
 		return m.behind(e)
 	}
 	return nil
@@ -230,7 +231,7 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 		return nil
 	}
 	if len(m.h) == 0 {
-		if r.Round == 0 && e.Sender == m.cfg.Genesis.Creator {
+		if r.Round == 0 && e.Sender == m.Cfg.Genesis.Creator {
 			if m.start.IsZero() {
 				if len(m.ahead) < maxAhead {
 					m.ahead[aheadKey{e.Kind, 0, e.Sender}] = e
@@ -241,37 +242,37 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 		}
 		return nil
 	}
-	if r.Round == 0 || m.round.plan == nil {
+	if r.Round == 0 || m.Round.plan == nil {
 		return nil
 	}
 	if e.Round > m.next {
 		return m.keep(e)
 	}
-	if e.Round < m.next || r.Round != m.round.plan.Round || e.Sender != m.Leader() {
+	if e.Round < m.next || r.Round != m.Round.plan.Round || e.Sender != m.Leader() {
 		return nil
 	}
-	if m.round.proposal != nil || m.setting().validate(r) != nil {
+	if m.Round.proposal != nil || m.setting().Validate(r) != nil {
 		return nil
 	}
-	m.round.proposals[r.Digest()] = r
-	m.round.proposal, m.round.proposalEnv = r, &e
+	m.Round.proposals[r.Digest()] = r
+	m.Round.proposal, m.Round.proposalEnv = r, &e
 	return nil
 }
 
 // checked books the end of a body's fetch.
 func (m *Machine) checked(now time.Time, ev BodyChecked) {
-	if r := m.round.results[ev.Header]; r != nil {
+	if r := m.Round.results[ev.Header]; r != nil {
 		m.checkedResult(now, r, ev)
 		return
 	}
-	k := m.round.headers[ev.Header]
+	k := m.Round.Headers[ev.Header]
 	if k == nil {
 		return
 	}
-	if g := m.round.group; g != nil {
+	if g := m.Round.group; g != nil {
 		g.haves.changed = true
 	}
-	m.round.haves.changed = true
+	m.Round.haves.changed = true
 	if k.item.State != wire.HaveSeen {
 		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
 			k.item.Parts = union(k.item.Parts, ev.Parts)
@@ -279,7 +280,7 @@ func (m *Machine) checked(now time.Time, ev BodyChecked) {
 		return
 	}
 	if !m.found(now, &k.item, ev) {
-		k.asked, m.round.unasked = false, true // not to be had yet: ask again
+		k.asked, m.Round.unasked = false, true // not to be had yet: ask again
 	}
 	k.merged = ev.Merged
 }
@@ -301,7 +302,7 @@ func (m *Machine) found(now time.Time, it *wire.HaveItem, ev BodyChecked) bool {
 
 // sinceLearnt returns the milliseconds since the head was learnt.
 func (m *Machine) sinceLearnt(now time.Time) uint32 {
-	return uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
+	return uint32(min(now.Sub(m.Learnt).Milliseconds(), 1<<31))
 }
 
 func union(a, b []byte) []byte {

@@ -1,10 +1,11 @@
-package elastic
+package decide
 
 import (
 	"cmp"
 	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -25,7 +26,7 @@ type MachineConfig struct {
 	// round, or nil: what it said whole stays whole. Default: none.
 	LastHave func(kind wire.Kind, round uint64) *wire.Have
 	// Plans of the run, which several peers may share. Default: its own.
-	Plans *Plans
+	Plans *rules.Plans
 	// Parts is how many parts the model has: what a HAVE may name.
 	Parts int
 	// ProposalTimeout is how long a voter that holds HAVEs of two thirds waits
@@ -38,21 +39,21 @@ type MachineConfig struct {
 
 // Machine decides what a peer does in a run. It is not safe for concurrent use.
 type Machine struct {
-	cfg MachineConfig
+	Cfg MachineConfig
 
-	h        History // empty before record 0
-	next     uint64  // instance that decides the next record
-	bases    uint    // base decisions in a row
+	h        rules.History // empty before record 0
+	next     uint64        // instance that decides the next record
+	bases    uint          // base decisions in a row
 	start    wire.CID
 	applied  uint64 // newest version that exists here; valid if start is set
 	applying bool
-	learnt   time.Time // when the head was learnt
+	Learnt   time.Time // when the head was learnt
 	finished bool
 	leaving  bool
 	turned   bool // a decision was taken in this step
 	heldBack bool // ahead may hold what can be heard now
 
-	round   round
+	Round   round
 	readys  map[wire.PeerID]wire.Envelope
 	attests map[attestKey]wire.Envelope
 	leaves  map[wire.PeerID]wire.Envelope
@@ -92,8 +93,8 @@ type known struct {
 
 // round is what is known of the open round.
 type round struct {
-	plan        *Plan
-	headers     map[wire.Digest]*known
+	plan        *rules.Plan
+	Headers     map[wire.Digest]*known
 	of          map[wire.PeerID][]*known // the same, by sender
 	unasked     bool                     // a body is to be asked for
 	haves       *book                    // of the voters, in reduced rounds of owners too
@@ -101,7 +102,7 @@ type round struct {
 	results     map[wire.Digest]*result  // of groups, by outcome
 	byGroup     []*result                // the same, in resultOrder
 	asked       bool                     // somebody who is ahead
-	late        bool                     // this peer was away as it began, said nothing in the one before, or has no part in it
+	Late        bool                     // this peer was away as it began, said nothing in the one before, or has no part in it
 	away        map[wire.PeerID]bool     // who was disconnected for a while
 	trained     bool                     // Train was asked for
 	ready       bool                     // READY was said
@@ -119,7 +120,7 @@ type round struct {
 }
 
 func newRound() round {
-	return round{headers: map[wire.Digest]*known{}, of: map[wire.PeerID][]*known{}, away: map[wire.PeerID]bool{}, haves: newBook(), results: map[wire.Digest]*result{},
+	return round{Headers: map[wire.Digest]*known{}, of: map[wire.PeerID][]*known{}, away: map[wire.PeerID]bool{}, haves: newBook(), results: map[wire.Digest]*result{},
 		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
 }
 
@@ -132,29 +133,29 @@ func NewMachine(cfg MachineConfig) *Machine {
 		cfg.LastHave = func(wire.Kind, uint64) *wire.Have { return nil }
 	}
 	if cfg.Plans == nil {
-		cfg.Plans = NewPlans(cfg.Genesis)
+		cfg.Plans = rules.NewPlans(cfg.Genesis)
 	}
 	if cfg.GoneAfter == 0 {
 		cfg.GoneAfter = 2 * time.Second
 	}
-	return &Machine{cfg: cfg, round: newRound(), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
+	return &Machine{Cfg: cfg, Round: newRound(), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
 		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, gone: map[wire.PeerID]time.Time{}, linked: map[wire.PeerID]bool{}}
 }
 
 // Restore sets the chain that an earlier life persisted: its last records, the
 // next instance, and the newest version that exists here (with start set even
 // when applied is 0). It is called before the first Step.
-func (m *Machine) Restore(now time.Time, h History, next uint64, start wire.CID, applied uint64) {
-	m.h, m.next, m.start, m.applied, m.learnt = h, next, start, applied, now
+func (m *Machine) Restore(now time.Time, h rules.History, next uint64, start wire.CID, applied uint64) {
+	m.h, m.next, m.start, m.applied, m.Learnt = h, next, start, applied, now
 	if len(h) == 0 {
 		return
 	}
 	m.open()
-	m.round.late = true
-	if m.round.plan != nil {
-		m.round.haves.restore(m.cfg.LastHave(wire.KindHave, m.round.plan.Round))
-		if m.round.group != nil {
-			m.round.group.haves.restore(m.cfg.LastHave(wire.KindGroupHave, m.round.plan.Round))
+	m.Round.Late = true
+	if m.Round.plan != nil {
+		m.Round.haves.restore(m.Cfg.LastHave(wire.KindHave, m.Round.plan.Round))
+		if m.Round.group != nil {
+			m.Round.group.haves.restore(m.Cfg.LastHave(wire.KindGroupHave, m.Round.plan.Round))
 		}
 	}
 }
@@ -181,20 +182,20 @@ func (m *Machine) Attested(round uint64) (best wire.Attest) {
 // for a peer that asks: what a round ends with first, as an answer may be cut short.
 func (m *Machine) Known() []wire.Envelope {
 	var out []wire.Envelope
-	if m.round.proposalEnv != nil {
-		out = append(out, *m.round.proposalEnv)
+	if m.Round.proposalEnv != nil {
+		out = append(out, *m.Round.proposalEnv)
 	}
 	if m.stop != nil {
 		out = append(out, *m.stop)
 	}
-	out = append(out, values(m.round.haves.by, every)...)
+	out = append(out, Values(m.Round.haves.by, Every)...)
 	out = append(out, m.knownOfGroups()...)
 	for _, d := range m.sortedHeaders() {
-		out = append(out, m.round.headers[d].env)
+		out = append(out, m.Round.Headers[d].env)
 	}
-	out = append(out, values(m.attests, every)...)
-	out = append(out, values(m.leaves, every)...)
-	return append(out, values(m.readys, every)...)
+	out = append(out, Values(m.attests, Every)...)
+	out = append(out, Values(m.leaves, Every)...)
+	return append(out, Values(m.readys, Every)...)
 }
 
 // Head returns the newest record, or nil.
@@ -207,22 +208,22 @@ func (m *Machine) Head() *wire.Record {
 
 // History returns the records that the next plan reads. The caller must not
 // change them.
-func (m *Machine) History() History { return m.h }
+func (m *Machine) History() rules.History { return m.h }
 
 // setting returns what the open round is judged by.
-func (m *Machine) setting() setting {
-	return setting{m.cfg.Genesis, m.cfg.Run, m.Head(), m.round.plan}
+func (m *Machine) setting() rules.Setting {
+	return rules.Setting{Genesis: m.Cfg.Genesis, Run: m.Cfg.Run, Prev: m.Head(), Plan: m.Round.plan}
 }
 
 // Plan returns the plan of the open round, or nil.
-func (m *Machine) Plan() *Plan { return m.round.plan }
+func (m *Machine) Plan() *rules.Plan { return m.Round.plan }
 
 // Leader returns who proposes the record of the open round, or zero if none is open.
 func (m *Machine) Leader() wire.PeerID {
-	if m.round.plan == nil {
+	if m.Round.plan == nil {
 		return wire.PeerID{}
 	}
-	return m.cfg.Voters.Leader(m.Head().Seed, m.round.plan.Round, m.next)
+	return m.Cfg.Voters.Leader(m.Head().Seed, m.Round.plan.Round, m.next)
 }
 
 // NextInstance returns the instance that decides the next record.
@@ -233,19 +234,19 @@ func (m *Machine) Applied() uint64 { return m.applied }
 
 // Overdue reports whether the open round's deadline has passed.
 func (m *Machine) Overdue(now time.Time) bool {
-	return m.round.plan != nil && !now.Before(m.learnt.Add(m.round.plan.Deadline))
+	return m.Round.plan != nil && !now.Before(m.Learnt.Add(m.Round.plan.Deadline))
 }
 
 // HoldsHeaderOf reports whether p's header of the open round is known.
 func (m *Machine) HoldsHeaderOf(p wire.PeerID) bool {
-	return len(m.round.of[p]) > 0
+	return len(m.Round.of[p]) > 0
 }
 
-// silentOwners returns the planned peers whose HAVE is not known.
-func (m *Machine) silentOwners() []wire.PeerID {
+// SilentOwners returns the planned peers whose HAVE is not known.
+func (m *Machine) SilentOwners() []wire.PeerID {
 	var out []wire.PeerID
-	for _, p := range m.round.plan.Peers() {
-		if !m.round.haves.has(p) {
+	for _, p := range m.Round.plan.Peers() {
+		if !m.Round.haves.has(p) {
 			out = append(out, p)
 		}
 	}
@@ -255,22 +256,22 @@ func (m *Machine) silentOwners() []wire.PeerID {
 // speaks reports whether p says HAVE: voters, and under a reduced topology the
 // owners of parts.
 func (m *Machine) speaks(p wire.PeerID) bool {
-	return m.Head().Table.Of(p) > 0 || m.cfg.Genesis.Preset.Reduced() && m.round.plan != nil && m.round.plan.Share(p) != nil
+	return m.Head().Table.Of(p) > 0 || m.Cfg.Genesis.Preset.Reduced() && m.Round.plan != nil && m.Round.plan.Share(p) != nil
 }
 
 // Missing returns the planned peers whose contribution is not resolved yet, and
 // the voters from whom nothing has come, ascending.
 func (m *Machine) Missing() (peers, voters []wire.PeerID) {
-	if m.round.plan == nil {
+	if m.Round.plan == nil {
 		return nil, nil
 	}
-	for _, p := range m.exchanging() {
+	for _, p := range m.Exchanging() {
 		if !m.resolved(p) {
 			peers = append(peers, p)
 		}
 	}
 	for _, v := range m.Head().Table {
-		if !m.round.haves.has(v.Peer) {
+		if !m.Round.haves.has(v.Peer) {
 			voters = append(voters, v.Peer)
 		}
 	}
@@ -280,14 +281,14 @@ func (m *Machine) Missing() (peers, voters []wire.PeerID) {
 
 // open begins the round after the head.
 func (m *Machine) open() {
-	m.round = newRound()
+	m.Round = newRound()
 	if !m.Head().Last {
-		m.round.plan = m.cfg.Plans.After(m.h)
-		m.round.group = m.joinGroup()
+		m.Round.plan = m.Cfg.Plans.After(m.h)
+		m.Round.group = m.joinGroup()
 	}
 	for p, e := range m.readys {
 		// Who is planned has said what it has to say with its header.
-		if e.Round+maxReadyBehind < m.Head().Round+1 || m.round.plan != nil && m.round.plan.Share(p) != nil {
+		if e.Round+rules.MaxReadyBehind < m.Head().Round+1 || m.Round.plan != nil && m.Round.plan.Share(p) != nil {
 			delete(m.readys, p)
 		}
 	}
@@ -306,7 +307,7 @@ func (m *Machine) open() {
 			delete(m.gone, p)
 			continue
 		}
-		m.round.away[p] = true
+		m.Round.away[p] = true
 	}
 	for k := range m.ahead {
 		if k.kind != wire.KindProposal && k.round < m.Head().Round+1 || k.kind == wire.KindProposal && k.round < m.next {
@@ -330,8 +331,8 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 	case Trained:
 		out = m.trained(now, ev)
 	case TrainFailed:
-		if m.round.plan != nil && ev.Round == m.round.plan.Round {
-			m.round.trained = false // and is asked for again
+		if m.Round.plan != nil && ev.Round == m.Round.plan.Round {
+			m.Round.trained = false // and is asked for again
 		}
 	case Decided:
 		out = m.decided(now, ev)
@@ -348,7 +349,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 			delete(m.gone, ev.Peer)
 		} else if _, ok := m.gone[ev.Peer]; !ok && m.waitedFor(ev.Peer) {
 			m.gone[ev.Peer] = now
-			m.round.away[ev.Peer] = true
+			m.Round.away[ev.Peer] = true
 		}
 	}
 	if m.turned { // the agreement must hear of the decision before anything else
@@ -366,14 +367,14 @@ func (m *Machine) waitedFor(p wire.PeerID) bool {
 }
 
 func (m *Machine) trained(now time.Time, ev Trained) []Command {
-	if m.round.plan == nil || ev.Round != m.round.plan.Round || ev.Header.Body.IsZero() {
+	if m.Round.plan == nil || ev.Round != m.Round.plan.Round || ev.Header.Body.IsZero() {
 		return nil
 	}
-	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: slot("header", ev.Round), To: m.audience(wire.KindHeader, now)}}
+	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: Slot("header", ev.Round), To: m.audience(wire.KindHeader, now)}}
 }
 
 func (m *Machine) started(now time.Time, r *wire.Record, env wire.Envelope) []Command {
-	if len(m.h) > 0 || m.start.IsZero() || m.cfg.Plans.validStart(m.cfg.Run, m.start, r) != nil {
+	if len(m.h) > 0 || m.start.IsZero() || m.Cfg.Plans.ValidStart(m.Cfg.Run, m.start, r) != nil {
 		return nil
 	}
 	return m.commit(now, PersistRecord{Record: r, Start: &env})
@@ -386,21 +387,21 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 	}
 	if !c.Decided() {
 		m.next, m.bases = c.Instance+1, m.bases+1
-		m.round.proposal, m.round.proposalEnv, m.round.proposed, m.round.running = nil, nil, false, false
-		m.round.proposals = map[wire.Digest]*wire.Record{}
-		m.round.quorumAt, m.round.begunAt = now, time.Time{}
+		m.Round.proposal, m.Round.proposalEnv, m.Round.proposed, m.Round.running = nil, nil, false, false
+		m.Round.proposals = map[wire.Digest]*wire.Record{}
+		m.Round.quorumAt, m.Round.begunAt = now, time.Time{}
 		m.turned = true
 		return []Command{PersistCert{&c}}
 	}
 	r, item := ev.Record, ev.Item
 	if r == nil {
-		r, item = m.round.proposals[c.Value], nil
+		r, item = m.Round.proposals[c.Value], nil
 	}
 	if r == nil {
-		if m.round.pulled[c.Instance] {
+		if m.Round.pulled[c.Instance] {
 			return nil
 		}
-		m.round.pulled[c.Instance] = true
+		m.Round.pulled[c.Instance] = true
 		return []Command{PullRecord{c}}
 	}
 	if r.Digest() != c.Value || r.Round != m.Head().Round+1 {
@@ -413,17 +414,17 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 func (m *Machine) commit(now time.Time, p PersistRecord) []Command {
 	r, c := p.Record, p.Cert
 	out := []Command{p}
-	if m.round.trained {
+	if m.Round.trained {
 		out = append(out, StopTraining{r.Round})
 	}
-	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.learnt)})
-	late := r.Round > 0 && m.round.plan != nil && m.speaks(m.cfg.Self) && !m.round.haves.told
-	m.h, m.learnt, m.bases = m.h.With(r), now, 0
+	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.Learnt)})
+	late := r.Round > 0 && m.Round.plan != nil && m.speaks(m.Cfg.Self) && !m.Round.haves.told
+	m.h, m.Learnt, m.bases = m.h.With(r), now, 0
 	if c != nil {
 		m.next = c.Instance + 1
 	}
 	m.open()
-	m.round.late = late || m.round.plan != nil && m.round.plan.Share(m.cfg.Self) == nil
+	m.Round.Late = late || m.Round.plan != nil && m.Round.plan.Share(m.Cfg.Self) == nil
 	m.turned = true
 	return out
 }
@@ -456,9 +457,9 @@ func (m *Machine) appliedVersion(ev Applied) []Command {
 		return nil
 	}
 	m.applied = ev.Round
-	if ev.Round == 0 || m.Head() == nil || m.Head().Table.Of(m.cfg.Self) == 0 {
+	if ev.Round == 0 || m.Head() == nil || m.Head().Table.Of(m.Cfg.Self) == 0 {
 		return nil
 	}
-	return []Command{Say{Kind: wire.KindAttest, Round: ev.Round, Slot: slot("attest", ev.Round),
+	return []Command{Say{Kind: wire.KindAttest, Round: ev.Round, Slot: Slot("attest", ev.Round),
 		Body: &wire.Attest{Version: ev.Version, Merged: ev.Merged}}}
 }

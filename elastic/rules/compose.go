@@ -1,4 +1,4 @@
-package elastic
+package rules
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ const (
 	missedToLeaveTable = 3  // records in a row without a counted contribution
 	countedToVote      = 10 // records in a row with one
 	latesToRest        = 2  // records in a row in which a peer was late
-	maxReadyBehind     = 1  // a READY names version r-1 or later
+	MaxReadyBehind     = 1  // a READY names version r-1 or later
 	maxReturned        = 512
 )
 
@@ -43,15 +43,15 @@ type composer struct {
 // contributions are there, and another error if an input has no place in the
 // record.
 func Compose(g *wire.Genesis, run wire.RunID, h History, in Inputs) (*wire.Record, error) {
-	return settingAfter(g, run, h).compose(in)
+	return settingAfter(g, run, h).Compose(in)
 }
 
-func (s setting) compose(in Inputs) (*wire.Record, error) {
-	if s.prev.Last {
+func (s Setting) Compose(in Inputs) (*wire.Record, error) {
+	if s.Prev.Last {
 		return nil, errors.New("compose record: the run has ended")
 	}
-	c := &composer{in: in, ballot: ballot{setting: s, shares: s.plan.Shares, table: s.prev.Table, kind: wire.KindHave, nonces: true}}
-	c.rec = &wire.Record{V: 1, Run: s.run, Round: c.plan.Round, Prev: c.prev.Digest(), Certified: c.prev.Certified}
+	c := &composer{in: in, ballot: ballot{Setting: s, shares: s.Plan.Shares, table: s.Prev.Table, kind: wire.KindHave, nonces: true}}
+	c.rec = &wire.Record{V: 1, Run: s.Run, Round: c.Plan.Round, Prev: c.Prev.Digest(), Certified: c.Prev.Certified}
 	for _, f := range []func() error{c.takeBallot, c.cut, c.certify, c.seat, c.positions} {
 		if err := f(); err != nil {
 			return nil, fmt.Errorf("compose record %d: %w", c.rec.Round, err)
@@ -63,15 +63,15 @@ func (s setting) compose(in Inputs) (*wire.Record, error) {
 
 // Validate checks that r is the record that its own inputs give.
 func Validate(g *wire.Genesis, run wire.RunID, h History, r *wire.Record) error {
-	return settingAfter(g, run, h).validate(r)
+	return settingAfter(g, run, h).Validate(r)
 }
 
-func (s setting) validate(r *wire.Record) error {
+func (s Setting) Validate(r *wire.Record) error {
 	in, err := inputsOf(r)
 	if err != nil {
 		return fmt.Errorf("validate record %d: %w", r.Round, err)
 	}
-	want, err := s.compose(in)
+	want, err := s.Compose(in)
 	if err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func inputsOf(r *wire.Record) (Inputs, error) {
 	return in, nil
 }
 
-// bySender orders envelopes by round, sender and bytes.
-func bySender(a, b wire.Envelope) int {
+// BySender orders envelopes by round, sender and bytes.
+func BySender(a, b wire.Envelope) int {
 	if a.Round != b.Round {
 		if a.Round < b.Round {
 			return -1
@@ -115,7 +115,7 @@ func bySender(a, b wire.Envelope) int {
 // admit checks and sorts one kind of input and returns it encoded. A sender
 // stands once in a list unless twice is set.
 func admit(run wire.RunID, list []wire.Envelope, kind wire.Kind, twice bool) ([][]byte, error) {
-	slices.SortFunc(list, bySender)
+	slices.SortFunc(list, BySender)
 	out := [][]byte{}
 	for i, e := range list {
 		if e.Kind != kind || e.Run != run {
@@ -131,7 +131,7 @@ func admit(run wire.RunID, list []wire.Envelope, kind wire.Kind, twice bool) ([]
 
 // takeBallot books what the voters state: of contributions, or of group results.
 func (c *composer) takeBallot() (err error) {
-	if c.plan.Groups != nil {
+	if c.Plan.Groups != nil {
 		return c.takeGroups()
 	}
 	if len(c.in.Groups) > 0 {
@@ -147,7 +147,7 @@ func (c *composer) takeBallot() (err error) {
 
 // cut judges every planned peer.
 func (c *composer) cut() error {
-	if c.plan.Groups != nil {
+	if c.Plan.Groups != nil {
 		c.cutGroups()
 	} else {
 		c.rec.Cut = c.verdicts()
@@ -162,10 +162,10 @@ func (c *composer) cut() error {
 	if err := c.window(); err != nil {
 		return err
 	}
-	enough := c.rec.CountedPeers() >= int(c.g.MinCounted)
+	enough := c.rec.CountedPeers() >= int(c.Genesis.MinCounted)
 	// A record without contributions only lets newcomers in, or ends the run.
 	if !enough && len(c.in.Readys) == 0 && len(c.in.Stops) == 0 {
-		return fmt.Errorf("%w: %d contributions, want %d", ErrTooEarly, c.rec.CountedPeers(), c.g.MinCounted)
+		return fmt.Errorf("%w: %d contributions, want %d", ErrTooEarly, c.rec.CountedPeers(), c.Genesis.MinCounted)
 	}
 	return nil
 }
@@ -174,8 +174,8 @@ func (c *composer) cut() error {
 // third of the counted members finished. Members whose merged gradients differ
 // from the listed ones are refused.
 func (c *composer) window() error {
-	c.rec.Steps = c.prev.Steps
-	if !c.g.Preset.Cadence.Window {
+	c.rec.Steps = c.Prev.Steps
+	if !c.Genesis.Preset.Cadence.Window {
 		if len(c.in.Merged) > 0 {
 			return errors.New("merged gradients outside of a window")
 		}
@@ -195,7 +195,7 @@ func (c *composer) window() error {
 		}
 		h := c.headers[v.Header]
 		if int(h.Steps) > len(c.rec.Merged) || h.Root != WindowRoot(c.rec.Merged[:h.Steps]) ||
-			wire.SpanLen(h.Spans) != uint64(h.Steps)*uint64(c.g.Preset.Inner.Batch) {
+			wire.SpanLen(h.Spans) != uint64(h.Steps)*uint64(c.Genesis.Preset.Inner.Batch) {
 			*v = wire.Verdict{Peer: v.Peer, Status: wire.Refused, Reason: wire.ReasonBody, Header: v.Header}
 			others[h.Root]++
 			continue
@@ -233,7 +233,7 @@ func WindowSteps(r, prev *wire.Record) int { return int(r.Steps - prev.Steps) }
 // certify takes the attestations and moves Certified to the newest version that
 // two thirds of the weight computed alike.
 func (c *composer) certify() (err error) {
-	if c.rec.Attests, err = admit(c.run, c.in.Attests, wire.KindAttest, false); err != nil {
+	if c.rec.Attests, err = admit(c.Run, c.in.Attests, wire.KindAttest, false); err != nil {
 		return err
 	}
 	weight := map[wire.Certified]uint64{}
@@ -242,12 +242,12 @@ func (c *composer) certify() (err error) {
 		if err != nil {
 			return err
 		}
-		if e.Round <= c.prev.Certified.Round || e.Round >= c.rec.Round || c.prev.Table.Of(e.Sender) == 0 {
+		if e.Round <= c.Prev.Certified.Round || e.Round >= c.rec.Round || c.Prev.Table.Of(e.Sender) == 0 {
 			return fmt.Errorf("attestation of %s for version %d has no place here", e.Sender.Short(), e.Round)
 		}
 		k := wire.Certified{Round: e.Round, Version: a.Version, Merged: a.Merged}
-		weight[k] += c.prev.Table.Of(e.Sender)
-		if c.prev.Table.Quorum(weight[k]) && k.Round > c.rec.Certified.Round {
+		weight[k] += c.Prev.Table.Of(e.Sender)
+		if c.Prev.Table.Quorum(weight[k]) && k.Round > c.rec.Certified.Round {
 			c.rec.Certified = k
 		}
 	}
@@ -255,7 +255,7 @@ func (c *composer) certify() (err error) {
 }
 
 func (c *composer) finish() {
-	seed := append([]byte("hived/seed/v1\n"), c.prev.Seed[:]...)
+	seed := append([]byte("hived/seed/v1\n"), c.Prev.Seed[:]...)
 	for _, v := range c.rec.Cut {
 		seed = append(seed, v.Nonce...)
 	}
@@ -263,5 +263,5 @@ func (c *composer) finish() {
 		seed = append(seed, o.Nonces[:]...)
 	}
 	c.rec.Seed = wire.Sum(seed)
-	c.rec.Last = c.rec.Round >= c.g.Rounds || len(c.rec.Stops) > 0
+	c.rec.Last = c.rec.Round >= c.Genesis.Rounds || len(c.rec.Stops) > 0
 }

@@ -1,4 +1,4 @@
-package elastic
+package version
 
 import (
 	"context"
@@ -49,9 +49,9 @@ func blocksOf(v vector, put func([]byte) (wire.CID, error)) (wire.Vector, error)
 	return out, nil
 }
 
-// manifestOf names vectors by their blocks. put gets every block and, last, the
+// ManifestOf names vectors by their blocks. put gets every block and, last, the
 // manifest itself.
-func manifestOf(schema wire.Digest, vs []vector, put func([]byte) (wire.CID, error)) (wire.CID, error) {
+func ManifestOf(schema wire.Digest, vs []vector, put func([]byte) (wire.CID, error)) (wire.CID, error) {
 	m := wire.Manifest{V: 1, Schema: schema}
 	for _, v := range vs {
 		if len(v.values) == 0 {
@@ -72,7 +72,7 @@ func manifestOf(schema wire.Digest, vs []vector, put func([]byte) (wire.CID, err
 
 func hashOnly(b []byte) (wire.CID, error) { return wire.RawCID(b), nil }
 
-func (s *State) vectors() []vector {
+func (s *State) Vectors() []vector {
 	return []vector{{"params", "f32", s.Params}, {"buffers", "f32", s.Buffers}, {"outer", "f32", s.Outer}}
 }
 
@@ -84,7 +84,7 @@ func NewState(schema wire.Digest, round uint64, params, buffers, outer []float32
 	}
 	s := &State{Round: round, Params: params, Buffers: buffers, Outer: outer}
 	var err error
-	s.ID, err = manifestOf(schema, s.vectors(), put)
+	s.ID, err = ManifestOf(schema, s.Vectors(), put)
 	return s, err
 }
 
@@ -101,7 +101,7 @@ func MergedCID(schema wire.Digest, codec string, merged []float32, put func([]by
 	if put == nil {
 		put = hashOnly
 	}
-	return manifestOf(schema, []vector{{"merged", typ, merged}}, put)
+	return ManifestOf(schema, []vector{{"merged", typ, merged}}, put)
 }
 
 // GetBlock returns a block by its id; the bytes are checked by whoever reads.

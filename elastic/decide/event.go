@@ -1,8 +1,9 @@
-package elastic
+package decide
 
 import (
 	"time"
 
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -118,8 +119,8 @@ type Say struct {
 
 // Train asks for the local work of a plan.
 type Train struct {
-	Plan  *Plan
-	Share Share
+	Plan  *rules.Plan
+	Share rules.Share
 	Prev  *wire.Record
 }
 
@@ -151,7 +152,7 @@ type PullRecord struct{ Cert wire.Cert }
 type PullFrom struct{ Peer wire.PeerID }
 
 // MergeGroup asks for the merge of what a group's cut counts.
-type MergeGroup struct{ View *GroupView }
+type MergeGroup struct{ View *rules.GroupView }
 
 // FetchGroup asks for the merged update of another group, to be checked; a
 // BodyChecked with the outcome's digest answers.

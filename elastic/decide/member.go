@@ -1,10 +1,11 @@
-package elastic
+package decide
 
 import (
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -24,8 +25,8 @@ type membership struct {
 	haves    *book
 	quorumAt time.Time // when HAVEs of two thirds were here
 	cuts     map[wire.PeerID]wire.Envelope
-	tried    map[wire.PeerID]bool       // who sent a cut, good or not: it costs signatures
-	views    map[wire.Digest]*GroupView // of cuts, by digest: being merged
+	tried    map[wire.PeerID]bool             // who sent a cut, good or not: it costs signatures
+	views    map[wire.Digest]*rules.GroupView // of cuts, by digest: being merged
 	composed bool
 	outcomes map[wire.Digest]*wire.GroupOutcome // that this peer computed
 	votes    map[wire.Digest]map[wire.PeerID]wire.Envelope
@@ -42,37 +43,37 @@ const (
 
 // joinGroup returns the membership in the open round's groups, or nil.
 func (m *Machine) joinGroup() *membership {
-	plan := m.round.plan
-	i := plan.GroupOf(m.cfg.Self)
+	plan := m.Round.plan
+	i := plan.GroupOf(m.Cfg.Self)
 	if i < 0 {
 		return nil
 	}
 	members := plan.Groups[i]
-	return &membership{index: i, members: members, table: equalTable(members), leaders: GroupLeaders(m.Head().Seed, members), haves: newBook(),
-		cuts: map[wire.PeerID]wire.Envelope{}, tried: map[wire.PeerID]bool{}, views: map[wire.Digest]*GroupView{}, outcomes: map[wire.Digest]*wire.GroupOutcome{},
+	return &membership{index: i, members: members, table: rules.EqualTable(members), leaders: rules.GroupLeaders(m.Head().Seed, members), haves: newBook(),
+		cuts: map[wire.PeerID]wire.Envelope{}, tried: map[wire.PeerID]bool{}, views: map[wire.Digest]*rules.GroupView{}, outcomes: map[wire.Digest]*wire.GroupOutcome{},
 		votes: map[wire.Digest]map[wire.PeerID]wire.Envelope{}}
 }
 
-// grouped reports whether the open round has several groups.
-func (m *Machine) grouped() bool { return m.round.plan != nil && m.round.plan.Groups != nil }
+// Grouped reports whether the open round has several groups.
+func (m *Machine) Grouped() bool { return m.Round.plan != nil && m.Round.plan.Groups != nil }
 
-// exchanging returns the peers whose contributions this peer takes in.
-func (m *Machine) exchanging() []wire.PeerID {
+// Exchanging returns the peers whose contributions this peer takes in.
+func (m *Machine) Exchanging() []wire.PeerID {
 	switch {
-	case !m.grouped():
-		return m.round.plan.Peers()
-	case m.round.group != nil:
-		return m.round.group.members
+	case !m.Grouped():
+		return m.Round.plan.Peers()
+	case m.Round.group != nil:
+		return m.Round.group.members
 	}
 	return nil
 }
 
-// companions returns the other members of the own group that are not known to be
+// Companions returns the other members of the own group that are not known to be
 // gone: those who can hold what this peer fetches.
-func (m *Machine) companions() []wire.PeerID {
+func (m *Machine) Companions() []wire.PeerID {
 	out := []wire.PeerID{}
-	for _, p := range m.exchanging() {
-		if _, gone := m.gone[p]; !gone && p != m.cfg.Self {
+	for _, p := range m.Exchanging() {
+		if _, gone := m.gone[p]; !gone && p != m.Cfg.Self {
 			out = append(out, p)
 		}
 	}
@@ -83,17 +84,17 @@ func (m *Machine) companions() []wire.PeerID {
 // be connected: the own group's members and the voters. It is nil in a round of
 // one group.
 func (m *Machine) Needs() []wire.PeerID {
-	if !m.grouped() {
+	if !m.Grouped() {
 		return nil
 	}
-	return append(slices.Clone(m.exchanging()), m.voters()...)
+	return append(slices.Clone(m.Exchanging()), m.voters()...)
 }
 
 // voters returns those whose HAVEs count and those who vote in the next instance:
 // a table acts some instances after its record.
 func (m *Machine) voters() []wire.PeerID {
 	out := m.Head().Table.Peers()
-	for _, p := range m.cfg.Voters.Table(m.next) {
+	for _, p := range m.Cfg.Voters.Table(m.next) {
 		if m.Head().Table.Of(p.Peer) == 0 {
 			out = append(out, p.Peer)
 		}
@@ -101,16 +102,16 @@ func (m *Machine) voters() []wire.PeerID {
 	return out
 }
 
-// composes reports whether this peer may have use for what makes a record: the open
+// Composes reports whether this peer may have use for what makes a record: the open
 // round's proposal and the READYs of newcomers. In a large swarm that are voters, and
 // before the start its creator; others learn the record when it is decided.
-func (m *Machine) composes() bool {
-	g := m.cfg.Genesis
+func (m *Machine) Composes() bool {
+	g := m.Cfg.Genesis
 	switch {
 	case len(m.h) == 0:
-		return g.MinPeers <= g.Group || m.cfg.Self == g.Creator
-	case m.grouped():
-		return slices.Contains(m.voters(), m.cfg.Self)
+		return g.MinPeers <= g.Group || m.Cfg.Self == g.Creator
+	case m.Grouped():
+		return slices.Contains(m.voters(), m.Cfg.Self)
 	}
 	return true
 }
@@ -119,18 +120,18 @@ func (m *Machine) composes() bool {
 // for the first part of a round, and nobody is shown anything before its own work is
 // done.
 func (m *Machine) Quiet(now time.Time) bool {
-	return m.grouped() && m.applied == m.Head().Round && m.round.trained && !m.shown(now) && now.Before(m.learnt.Add(m.typical()))
+	return m.Grouped() && m.applied == m.Head().Round && m.Round.trained && !m.shown(now) && now.Before(m.Learnt.Add(m.typical()))
 }
 
-// informed returns those of some peers who know what this one may lack of the open
+// Informed returns those of some peers who know what this one may lack of the open
 // round: in a round of several groups its own and, for who composes records, the
 // voters. It is everybody where that is nobody, and when the round is late.
-func (m *Machine) informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
-	if !m.grouped() || m.Overdue(now) {
+func (m *Machine) Informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
+	if !m.Grouped() || m.Overdue(now) {
 		return peers
 	}
-	near := m.exchanging()
-	if m.composes() {
+	near := m.Exchanging()
+	if m.Composes() {
 		near = append(slices.Clone(near), m.voters()...)
 	}
 	out := slices.DeleteFunc(slices.Clone(peers), func(p wire.PeerID) bool { return !slices.Contains(near, p) })
@@ -143,23 +144,23 @@ func (m *Machine) informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
 // audience returns to whom a statement goes: nil for everybody.
 func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
 	if len(m.h) == 0 {
-		if g := m.cfg.Genesis; k == wire.KindReady && g.MinPeers > g.Group {
+		if g := m.Cfg.Genesis; k == wire.KindReady && g.MinPeers > g.Group {
 			return []wire.PeerID{g.Creator}
 		}
 		return nil
 	}
-	if !m.grouped() {
+	if !m.Grouped() {
 		return nil
 	}
 	switch k {
 	case wire.KindHeader, wire.KindGroupCut:
-		return some(m.exchanging())
+		return some(m.Exchanging())
 	case wire.KindGroupHave, wire.KindGroupVote:
 		return some(m.speaking(now))
 	case wire.KindGroup:
 		return append(m.speaking(now), m.voters()...)
 	case wire.KindLeave:
-		return append(m.voters(), m.exchanging()...)
+		return append(m.voters(), m.Exchanging()...)
 	case wire.KindReady, wire.KindHave, wire.KindProposal:
 		return m.voters()
 	}
@@ -171,11 +172,11 @@ func some(peers []wire.PeerID) []wire.PeerID { return append([]wire.PeerID{}, pe
 
 // speaking returns the own group's first leaders that are not gone.
 func (m *Machine) speaking(now time.Time) []wire.PeerID {
-	if m.round.group == nil {
+	if m.Round.group == nil {
 		return nil
 	}
 	var out []wire.PeerID
-	for _, p := range m.round.group.leaders {
+	for _, p := range m.Round.group.leaders {
 		if len(out) < speakers && !m.isGone(p, now) {
 			out = append(out, p)
 		}
@@ -189,18 +190,18 @@ func (m *Machine) turnAt(since time.Time, now time.Time) time.Time {
 	if since.IsZero() {
 		return since
 	}
-	rank := slices.Index(m.speaking(now), m.cfg.Self)
+	rank := slices.Index(m.speaking(now), m.Cfg.Self)
 	if rank < 0 {
 		return time.Time{}
 	}
-	return since.Add(time.Duration(rank) * m.cfg.ProposalTimeout / 2)
+	return since.Add(time.Duration(rank) * m.Cfg.ProposalTimeout / 2)
 }
 
 func due(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
 // member does what the own group waits for.
 func (m *Machine) member(now time.Time) []Command {
-	if m.round.group == nil {
+	if m.Round.group == nil {
 		return nil
 	}
 	return slices.Concat(m.groupHave(now), m.composeCut(now), m.bundle(now))
@@ -209,8 +210,8 @@ func (m *Machine) member(now time.Time) []Command {
 // groupHave says what this member holds, like a voter in a round of one group.
 // Nonces stay out: who votes for an outcome has the bodies.
 func (m *Machine) groupHave(now time.Time) []Command {
-	g := m.round.group // the own work comes last as a rule, so it is looked at first
-	if !m.Overdue(now) && (m.awaited(m.cfg.Self, now) || slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) })) {
+	g := m.Round.group // the own work comes last as a rule, so it is looked at first
+	if !m.Overdue(now) && (m.awaited(m.Cfg.Self, now) || slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) })) {
 		return nil
 	}
 	return m.sayHave(now, wire.KindGroupHave, g.haves, func() []wire.HaveItem {
@@ -225,7 +226,7 @@ func (m *Machine) groupHave(now time.Time) []Command {
 // composeCut makes the group's cut when it is this peer's turn: when nobody else
 // has, or when what others made has led to nothing.
 func (m *Machine) composeCut(now time.Time) []Command {
-	g, r := m.round.group, m.round.plan
+	g, r := m.Round.group, m.Round.plan
 	if !g.table.Quorum(g.haves.weight(g.table)) {
 		return nil
 	}
@@ -234,16 +235,16 @@ func (m *Machine) composeCut(now time.Time) []Command {
 	}
 	at := m.turnAt(g.quorumAt, now)
 	if len(g.cuts) > 0 {
-		at = after(at, 2*m.cfg.ProposalTimeout)
+		at = after(at, 2*m.Cfg.ProposalTimeout)
 	}
 	if g.composed || g.known || !due(at, now) {
 		return nil
 	}
 	var headers []wire.Envelope
 	for _, d := range m.sortedHeaders() {
-		headers = append(headers, m.round.headers[d].env)
+		headers = append(headers, m.Round.Headers[d].env)
 	}
-	v, err := m.setting().composeGroup(g.index, headers, values(g.haves.by, every))
+	v, err := m.setting().ComposeGroup(g.index, headers, Values(g.haves.by, Every))
 	if err != nil {
 		return nil // a header is still to be pulled
 	}
@@ -253,7 +254,7 @@ func (m *Machine) composeCut(now time.Time) []Command {
 
 // hearGroupCut takes a cut of the own group and has it merged.
 func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
-	g := m.round.group
+	g := m.Round.group
 	if g.tried[e.Sender] || len(g.cuts) >= cutsOfGroup {
 		return nil
 	}
@@ -262,7 +263,7 @@ func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
 	if err != nil || int(c.Group) != g.index {
 		return nil
 	}
-	v, err := m.setting().openGroupCut(c)
+	v, err := m.setting().OpenGroupCut(c)
 	if err != nil {
 		return nil
 	}
@@ -277,8 +278,8 @@ func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
 
 // mergedGroup votes for what this peer made of a cut.
 func (m *Machine) mergedGroup(now time.Time, ev GroupMerged) []Command {
-	g := m.round.group
-	if g == nil || ev.Round != m.round.plan.Round || g.views[ev.Cut] == nil {
+	g := m.Round.group
+	if g == nil || ev.Round != m.Round.plan.Round || g.views[ev.Cut] == nil {
 		return nil
 	}
 	o := g.views[ev.Cut].Outcome
@@ -292,7 +293,7 @@ func (m *Machine) mergedGroup(now time.Time, ev GroupMerged) []Command {
 }
 
 func (m *Machine) hearGroupVote(e wire.Envelope) {
-	g := m.round.group
+	g := m.Round.group
 	v, err := wire.Read[wire.GroupVote](e)
 	if err != nil {
 		return
@@ -314,7 +315,7 @@ func (m *Machine) hearGroupVote(e wire.Envelope) {
 
 // bundle makes a result of the votes of two thirds, when it is this peer's turn.
 func (m *Machine) bundle(now time.Time) []Command {
-	g := m.round.group
+	g := m.Round.group
 	won := wire.Digest{}
 	for d := range g.outcomes {
 		if g.table.Quorum(uint64(len(g.votes[d]))) && (won.IsZero() || d.Compare(won) < 0) {
@@ -329,7 +330,7 @@ func (m *Machine) bundle(now time.Time) []Command {
 	}
 	at := m.turnAt(g.wonAt, now)
 	if g.known { // who said it may have died before the voters heard it
-		at = after(at, m.cfg.ProposalTimeout)
+		at = after(at, m.Cfg.ProposalTimeout)
 	}
 	if g.bundled || !due(at, now) {
 		return nil
@@ -342,25 +343,25 @@ func (m *Machine) bundle(now time.Time) []Command {
 			r.Sigs = append(r.Sigs, e.Sig...)
 		}
 	}
-	return []Command{Say{Kind: wire.KindGroup, Round: m.round.plan.Round, Body: r, To: m.audience(wire.KindGroup, now)}}
+	return []Command{Say{Kind: wire.KindGroup, Round: m.Round.plan.Round, Body: r, To: m.audience(wire.KindGroup, now)}}
 }
 
 // hearGroup takes a statement of the open round's groups.
 func (m *Machine) hearGroup(e wire.Envelope) []Command {
-	if !m.grouped() {
+	if !m.Grouped() {
 		return nil
 	}
 	if e.Kind == wire.KindGroup {
 		m.hearResult(e)
 		return nil
 	}
-	g := m.round.group
+	g := m.Round.group
 	if g == nil || g.table.Of(e.Sender) == 0 {
 		return nil
 	}
 	switch e.Kind {
 	case wire.KindGroupHave:
-		if h, err := wire.Read[wire.Have](e); err == nil && lean(h, len(g.members)) {
+		if h, err := wire.Read[wire.Have](e); err == nil && rules.Lean(h, len(g.members)) {
 			g.haves.hear(e, h.Seq)
 		}
 	case wire.KindGroupCut:
@@ -374,13 +375,13 @@ func (m *Machine) hearGroup(e wire.Envelope) []Command {
 // knownOfGroups returns what a peer of the same group, or a voter, may lack.
 func (m *Machine) knownOfGroups() []wire.Envelope {
 	var out []wire.Envelope
-	if g := m.round.group; g != nil {
-		out = append(values(g.haves.by, every), values(g.cuts, every)...)
+	if g := m.Round.group; g != nil {
+		out = append(Values(g.haves.by, Every), Values(g.cuts, Every)...)
 		for _, d := range slices.SortedFunc(maps.Keys(g.votes), wire.Digest.Compare) {
-			out = append(out, values(g.votes[d], every)...)
+			out = append(out, Values(g.votes[d], Every)...)
 		}
 	}
-	for _, r := range m.round.byGroup {
+	for _, r := range m.Round.byGroup {
 		out = append(out, r.env)
 	}
 	return out
@@ -388,16 +389,16 @@ func (m *Machine) knownOfGroups() []wire.Envelope {
 
 // groupsWake adds the moments at which something of the groups may be due.
 func (m *Machine) groupsWake(now time.Time, add func(time.Time)) {
-	if !m.grouped() {
+	if !m.Grouped() {
 		return
 	}
 	add(m.resultsBy())
-	if g := m.round.group; g != nil && !g.bundled {
+	if g := m.Round.group; g != nil && !g.bundled {
 		cut, won := m.turnAt(g.quorumAt, now), m.turnAt(g.wonAt, now)
 		add(cut)
-		add(after(cut, 2*m.cfg.ProposalTimeout))
+		add(after(cut, 2*m.Cfg.ProposalTimeout))
 		add(won)
-		add(after(won, m.cfg.ProposalTimeout))
+		add(after(won, m.Cfg.ProposalTimeout))
 	}
 }
 
@@ -413,10 +414,10 @@ func (m *Machine) mayApply(now time.Time) bool {
 	return !m.Attested(head.Round).Version.IsZero() || !now.Before(m.helpAt())
 }
 
-func (m *Machine) helpAt() time.Time { return m.learnt.Add(4 * m.cfg.ProposalTimeout) }
+func (m *Machine) helpAt() time.Time { return m.Learnt.Add(4 * m.Cfg.ProposalTimeout) }
 
 // voted reports whether this peer voted in the head's round.
 func (m *Machine) voted() bool {
 	prev := m.prev()
-	return prev != nil && prev.Table.Of(m.cfg.Self) > 0
+	return prev != nil && prev.Table.Of(m.Cfg.Self) > 0
 }

@@ -1,4 +1,4 @@
-package elastic
+package rules
 
 import (
 	"math/rand/v2"
@@ -73,17 +73,6 @@ func TestSplitAndNormal(t *testing.T) {
 	}
 }
 
-func genesis() *wire.Genesis {
-	p, err := PresetNamed("diloco")
-	if err != nil {
-		panic(err)
-	}
-	g := &wire.Genesis{V: 1, Numerics: 1, Name: "t", Rounds: 100, MinPeers: 1, MinCounted: 1, MinVoters: 1, Group: wire.MaxMembers, PartValues: 4096, Preset: p.Preset,
-		Deadline: wire.Deadline{MinMs: 100, MaxMs: 60_000, Mads: 4}, Data: []wire.DataContract{{Name: "d", Train: 1000}}, Admission: wire.Admission{Mode: "open"}}
-	g.Preset.Inner.Batch, g.Preset.Cadence.Steps = 4, 30
-	return g
-}
-
 func arrivals(ms ...uint32) *wire.Record {
 	r := &wire.Record{V: 1}
 	for _, m := range ms {
@@ -93,7 +82,7 @@ func arrivals(ms ...uint32) *wire.Record {
 }
 
 func TestDeadlineFollowsTheArrivals(t *testing.T) {
-	g := genesis()
+	g := planned()
 	if d, _ := deadlines(g, History{arrivals()}); d != time.Minute {
 		t.Fatalf("the first deadline is %v, want the most", d)
 	}
@@ -119,7 +108,7 @@ func TestDeadlineFollowsTheArrivals(t *testing.T) {
 }
 
 func TestShareOfASlowPeerShrinks(t *testing.T) {
-	g := genesis()
+	g := planned()
 	r := &wire.Record{V: 1}
 	for i, speed := range []uint32{1000, 1000, 1000, 10, 0} {
 		r.Roster = append(r.Roster, wire.Seat{Peer: wire.PeerID{byte(i + 1)}, Rank: uint32(i), Active: true, Speed: speed})
@@ -145,32 +134,27 @@ func TestHistoryKeepsWhatAPlanReads(t *testing.T) {
 	for i := range 30 {
 		h = h.With(arrivals(uint32(i)))
 	}
-	if len(h) != planWindow+1 || h.Head().Cut[0].ArrivalMs != 29 {
+	if len(h) != PlanWindow+1 || h.Head().Cut[0].ArrivalMs != 29 {
 		t.Fatalf("%d records, head %d", len(h), h.Head().Cut[0].ArrivalMs)
 	}
 }
 
 func TestRateFallsToDecay(t *testing.T) {
-	g := genesis()
+	g := planned()
 	g.Preset.Inner.Decay = 0.1
-	if a, z := lrScale(g, 1), lrScale(g, 100); a != 1 || z < 0.0999 || z > 0.1001 {
+	if a, z := LRScale(g, 1), LRScale(g, 100); a != 1 || z < 0.0999 || z > 0.1001 {
 		t.Fatalf("rate goes from %v to %v", a, z)
 	}
 	g.Preset.Inner.Decay = 0
-	if lrScale(g, 100) != 1 {
+	if LRScale(g, 100) != 1 {
 		t.Fatal("without decay the rate changes")
 	}
 }
 
-func TestBiasMatchesItsDefinition(t *testing.T) {
-	for _, n := range []uint64{1, 2, 3, 7, 100, 12345} {
-		p := 1.0
-		for range n {
-			p *= float64(float32(0.99))
-		}
-		want := float32(1 / (1 - p))
-		if got := bias(0.99, n); got < want*0.999999 || got > want*1.000001 {
-			t.Fatalf("bias after %d steps: %v, want %v", n, got, want)
-		}
-	}
+// planned is a genesis as far as plans read it.
+func planned() *wire.Genesis {
+	g := &wire.Genesis{Rounds: 100, Group: wire.MaxMembers, Preset: Presets[slices.IndexFunc(Presets, func(p Preset) bool { return p.Name == "diloco" })].Preset,
+		Deadline: wire.Deadline{MinMs: 100, MaxMs: 60_000, Mads: 4}}
+	g.Preset.Inner.Batch, g.Preset.Cadence.Steps = 4, 30
+	return g
 }
