@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/train"
 	"github.com/apiary-net/hived/wire"
@@ -45,7 +46,7 @@ func (d *Daemon) NewGenesis(s RunSpec) ([]byte, wire.RunID, error) {
 	}
 	sealed := wire.Seal(d.key, wire.KindGenesis, wire.RunID{}, 0, g).Bytes()
 	if _, _, err := wire.OpenGenesis(sealed); err != nil {
-		return nil, wire.RunID{}, Fail(ExitUsage, err, "run refused")
+		return nil, wire.RunID{}, exit.Fail(exit.Usage, err, "run refused")
 	}
 	return sealed, wire.Sum(sealed), nil
 }
@@ -60,15 +61,15 @@ var taskLength = map[string]struct {
 func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	preset, err := elastic.PresetNamed(s.Preset)
 	if err != nil {
-		return nil, Fail(ExitUsage, err, "run refused")
+		return nil, exit.Fail(exit.Usage, err, "run refused")
 	}
 	data, err := train.Open(s.Task, d.cfg.Data)
 	if err != nil {
-		return nil, Fail(ExitFailed, err, "open data %q", s.Task)
+		return nil, exit.Fail(exit.Failed, err, "open data %q", s.Task)
 	}
 	root, err := data.Digest()
 	if err != nil {
-		return nil, Fail(ExitFailed, err, "read data %q", s.Task)
+		return nil, exit.Fail(exit.Failed, err, "read data %q", s.Task)
 	}
 	def := train.Default(s.Task)
 	g := &wire.Genesis{V: 1, Numerics: 1, Name: s.Name, Creator: d.ID(), Preset: preset.Preset, PartValues: 1 << 16,
@@ -105,7 +106,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	def.Data, def.Seed, def.Threads = data, s.Seed, 1
 	t, err := train.New(def)
 	if err != nil {
-		return nil, Fail(ExitFailed, err, "build model %q", def.Model)
+		return nil, exit.Fail(exit.Failed, err, "build model %q", def.Model)
 	}
 	defer t.Close()
 	schema := t.Schema()
@@ -139,7 +140,7 @@ func admission(allow []string, self wire.PeerID) (wire.Admission, error) {
 	for _, s := range allow {
 		p, err := wire.ParsePeer(s)
 		if err != nil {
-			return a, Fail(ExitUsage, err, "allow-list")
+			return a, exit.Fail(exit.Usage, err, "allow-list")
 		}
 		a.Allow = append(a.Allow, p)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/train"
 	"github.com/apiary-net/hived/wire"
@@ -20,7 +21,7 @@ func ExportModel(ctx context.Context, dir fs.FS, w io.Writer) (wire.CID, error) 
 	}
 	last := e.attested[len(e.attested)-1]
 	if last.Version.IsZero() {
-		return wire.CID{}, Fail(ExitDegraded, nil, "the last version is not certified by two thirds of the voters")
+		return wire.CID{}, exit.Fail(exit.Degraded, nil, "the last version is not certified by two thirds of the voters")
 	}
 	schema, _, _, err := train.Start(e.g.Model.Name, e.args(), e.g.Seed)
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // DecodeConfig reads a TOML file over c. An unknown key is an error that names
 // the line and the key that was probably meant.
-func DecodeConfig(path string, b []byte, c *Config) error { return DecodeFile(path, b, c) }
+func DecodeConfig(path string, b []byte, c *Config) error { return exit.DecodeFile(path, b, c) }
 
 // EncodeConfig writes c with a comment for each key.
 func EncodeConfig(c Config) ([]byte, error) { return toml.Marshal(c) }
@@ -32,7 +34,7 @@ func ApplyEnv(c *Config, environ []string) error {
 		}
 		key := strings.ToLower(strings.ReplaceAll(rest, "__", "."))
 		if err := setKey(c, key, value); err != nil {
-			return Fail(ExitConfig, err, "environment %s", name)
+			return exit.Fail(exit.Config, err, "environment %s", name)
 		}
 	}
 	return nil
@@ -41,7 +43,7 @@ func ApplyEnv(c *Config, environ []string) error {
 func setKey(c *Config, key, value string) error {
 	f, ok := fieldOf(reflect.ValueOf(c).Elem(), key)
 	if !ok {
-		return fmt.Errorf("unknown key; did you mean %s%s?", envPrefix, strings.ToUpper(strings.ReplaceAll(guess(key, ConfigKeys()), ".", "__")))
+		return fmt.Errorf("unknown key; did you mean %s%s?", envPrefix, strings.ToUpper(strings.ReplaceAll(exit.Guess(key, ConfigKeys()), ".", "__")))
 	}
 	switch f.Kind() {
 	case reflect.String:
@@ -93,4 +95,4 @@ func fieldOf(v reflect.Value, key string) (reflect.Value, bool) {
 }
 
 // ConfigKeys returns every key, dotted.
-func ConfigKeys() []string { return keysOf(reflect.TypeFor[Config](), "") }
+func ConfigKeys() []string { return exit.Keys(reflect.TypeFor[Config](), "") }

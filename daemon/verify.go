@@ -10,6 +10,7 @@ import (
 
 	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/consensus/gpbft"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
@@ -56,7 +57,7 @@ type exported struct {
 	total    LedgerTotal
 }
 
-func badExport(err error) error { return Fail(ExitIntegrity, err, "verification failed") }
+func badExport(err error) error { return exit.Fail(exit.Integrity, err, "verification failed") }
 
 // VerifyLedger checks an export: sums, genesis, every record and certificate in
 // order, attestations, and every log with the headers that it must hold.
@@ -389,11 +390,11 @@ func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, [
 func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *elastic.State, dataDir string) error {
 	data, err := train.Open(e.g.Data[0].Name, dataDir)
 	if err != nil {
-		return Fail(ExitDegraded, err, "verified and replayed, but not evaluated: the data is not here")
+		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: the data is not here")
 	}
 	root, err := data.Digest()
 	if err != nil || root != e.g.Data[0].Root {
-		return Fail(ExitDegraded, err, "verified and replayed, but not evaluated: data %q here is other data", e.g.Data[0].Name)
+		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: data %q here is other data", e.g.Data[0].Name)
 	}
 	t, err := train.New(TrainConfig(&e.g, data, 0))
 	if err != nil {

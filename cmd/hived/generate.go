@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/train"
 )
 
@@ -47,7 +47,7 @@ the names of Hugging Face (Llama, GPT-2), or the folder or file of a training.`,
 
 func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 	if f.tokens < 1 || f.temperature < 0 || f.topK < 0 || (f.ids != "") == (f.prompt != "") {
-		return daemon.Fail(daemon.ExitUsage, nil, "--tokens %d, --temperature %v, --top-k %d: want at least 1, 0 and 0, and one of --prompt and --ids", f.tokens, f.temperature, f.topK)
+		return exit.Fail(exit.Usage, nil, "--tokens %d, --temperature %v, --top-k %d: want at least 1, 0 and 0, and one of --prompt and --ids", f.tokens, f.temperature, f.topK)
 	}
 	if p := filepath.Join(model, "tokenizer.json"); f.tokenizer == "" {
 		if _, err := os.Stat(p); err == nil {
@@ -56,7 +56,7 @@ func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 	}
 	g, err := train.OpenGenerator(model, f.tokenizer)
 	if err != nil {
-		return daemon.Fail(daemon.ExitFailed, err, "open model %s", model)
+		return exit.Fail(exit.Failed, err, "open model %s", model)
 	}
 	ids, err := f.start(g)
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 	for at := 0; at < len(ids) && c.Context().Err() == nil; at++ {
 		scores, err := g.Next(ids[at])
 		if err != nil {
-			return daemon.Fail(daemon.ExitFailed, err, "generate token %d", at)
+			return exit.Fail(exit.Failed, err, "generate token %d", at)
 		}
 		if at < len(ids)-1 || len(ids) >= f.most(g) {
 			continue
@@ -79,7 +79,7 @@ func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 		if stream {
 			text, err := g.Decode(ids[len(ids)-1:])
 			if err != nil {
-				return daemon.Fail(daemon.ExitFailed, err, "generate token %d", at)
+				return exit.Fail(exit.Failed, err, "generate token %d", at)
 			}
 			fmt.Fprint(out, text)
 		}
@@ -95,19 +95,19 @@ func (f *generateFlags) start(g *train.Generator) (ids []int32, err error) {
 	if f.prompt != "" {
 		ids, err = g.Encode(f.prompt)
 		if err != nil {
-			return nil, daemon.Fail(daemon.ExitUsage, err, "read the prompt; --ids takes numbers")
+			return nil, exit.Fail(exit.Usage, err, "read the prompt; --ids takes numbers")
 		}
 	} else {
 		for _, s := range strings.Split(f.ids, ",") {
 			n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
 			if err != nil || n < 0 || int(n) >= g.Vocab() {
-				return nil, daemon.Fail(daemon.ExitUsage, nil, "--ids: %q is no token from 0 to %d", s, g.Vocab()-1)
+				return nil, exit.Fail(exit.Usage, nil, "--ids: %q is no token from 0 to %d", s, g.Vocab()-1)
 			}
 			ids = append(ids, int32(n))
 		}
 	}
 	if len(ids) >= g.Context() {
-		return nil, daemon.Fail(daemon.ExitUsage, nil, "the prompt has %d tokens, the model's context %d", len(ids), g.Context())
+		return nil, exit.Fail(exit.Usage, nil, "the prompt has %d tokens, the model's context %d", len(ids), g.Context())
 	}
 	f.given = len(ids)
 	return ids, nil
@@ -134,7 +134,7 @@ func hfCmd() *cobra.Command {
 	return &cobra.Command{Use: "hf MODEL DIR", Short: "Write a gpt under the names of Hugging Face, adapters added in", Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := train.ExportHF(args[0], args[1]); err != nil {
-				return daemon.Fail(daemon.ExitFailed, err, "export %s", args[0])
+				return exit.Fail(exit.Failed, err, "export %s", args[0])
 			}
 			fmt.Fprintf(c.OutOrStdout(), "wrote config.json and %s to %s\n", train.ModelFile, args[1])
 			return nil

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/train"
 )
 
@@ -127,13 +127,13 @@ func TestTrainJSON(t *testing.T) {
 	if rep.Schema != "hived.train/v1" || rep.Model != "gpt" || rep.Steps != 20 || rep.Split != "valid" || rep.Accuracy == nil || !(rep.Loss > 1 && rep.Loss < 6) {
 		t.Errorf("%+v", rep)
 	}
-	if r := hived(t, nil, "train", file, "--seed", "4"); r.code != int(daemon.ExitConfig) || !strings.Contains(r.err, "--fresh") {
+	if r := hived(t, nil, "train", file, "--seed", "4"); r.code != int(exit.Config) || !strings.Contains(r.err, "--fresh") {
 		t.Errorf("another seed in the same folder: %+v", r)
 	}
 	if r := hived(t, nil, "train", file, "--seed", "4", "--fresh"); r.code != 0 {
 		t.Errorf("fresh: %+v", r)
 	}
-	if r := hived(t, nil, "train", file, "--set", "max_bytes=1000", "--fresh"); r.code != int(daemon.ExitResource) || !strings.Contains(r.err, "1000 allowed") {
+	if r := hived(t, nil, "train", file, "--set", "max_bytes=1000", "--fresh"); r.code != int(exit.Resource) || !strings.Contains(r.err, "1000 allowed") {
 		t.Errorf("too little memory: %+v", r)
 	}
 }
@@ -171,12 +171,12 @@ func TestRunFileTypos(t *testing.T) {
 				continue
 			}
 			var r train.RunFile
-			err := daemon.DecodeFile("x.toml", []byte(head+"\n"+wrong+" = 1\n"), &r)
+			err := exit.DecodeFile("x.toml", []byte(head+"\n"+wrong+" = 1\n"), &r)
 			want := key
 			if head != "" {
 				want = strings.Trim(head, "[]") + "." + key
 			}
-			if err == nil || !strings.Contains(err.Error(), "x.toml:2") || daemon.CodeOf(err) != daemon.ExitConfig {
+			if err == nil || !strings.Contains(err.Error(), "x.toml:2") || exit.CodeOf(err) != exit.Config {
 				t.Errorf("%s %s: %v", head, wrong, err)
 			}
 			all++
@@ -281,7 +281,7 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r train.RunFile
-		if err := daemon.DecodeFile(f, b, &r); err != nil {
+		if err := exit.DecodeFile(f, b, &r); err != nil {
 			t.Error(err)
 		}
 		if err := r.Data.Validate(); err != nil {

@@ -1,4 +1,4 @@
-package daemon
+package exit
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 // unknown key is an error that names the line and the key that was probably meant.
 func DecodeFile(path string, b []byte, dst any) error {
 	if bytes.HasPrefix(b, []byte("\xef\xbb\xbf")) {
-		return Fail(ExitConfig, nil, "%s:1: the file starts with a byte order mark; save it without", path)
+		return Fail(Config, nil, "%s:1: the file starts with a byte order mark; save it without", path)
 	}
 	dec := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields()
 	err := dec.Decode(dst)
@@ -28,12 +28,12 @@ func DecodeFile(path string, b []byte, dst any) error {
 		e := strict.Errors[0]
 		line, _ := e.Position()
 		key := strings.Join(e.Key(), ".")
-		return Fail(ExitConfig, nil, "%s:%d: unknown key %q; did you mean %q?", path, line, key, guess(key, keysOf(reflect.TypeOf(dst).Elem(), "")))
+		return Fail(Config, nil, "%s:%d: unknown key %q; did you mean %q?", path, line, key, Guess(key, Keys(reflect.TypeOf(dst).Elem(), "")))
 	case errors.As(err, &at):
 		line, col := at.Position()
-		return Fail(ExitConfig, nil, "%s:%d:%d: %s", path, line, col, at.Error())
+		return Fail(Config, nil, "%s:%d:%d: %s", path, line, col, at.Error())
 	}
-	return Fail(ExitConfig, err, "%s", path)
+	return Fail(Config, err, "%s", path)
 }
 
 // DecodeSet puts one KEY=VALUE of a command line over dst, as a file would that
@@ -41,7 +41,7 @@ func DecodeFile(path string, b []byte, dst any) error {
 func DecodeSet(kv string, dst any) error {
 	k, v, ok := strings.Cut(kv, "=")
 	if !ok {
-		return Fail(ExitUsage, nil, "--set %q, want KEY=VALUE", kv)
+		return Fail(Usage, nil, "--set %q, want KEY=VALUE", kv)
 	}
 	return DecodeFile("--set "+k, []byte(k+" = "+tomlValue(strings.TrimSpace(v))), dst)
 }
@@ -54,18 +54,18 @@ func tomlValue(v string) string {
 	return strconv.Quote(v)
 }
 
-// keysOf returns the dotted keys of a struct with toml tags.
-func keysOf(t reflect.Type, prefix string) []string {
+// Keys returns the dotted keys of a struct with toml tags.
+func Keys(t reflect.Type, prefix string) []string {
 	var out []string
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name := f.Tag.Get("toml")
 		switch {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
-			out = append(out, keysOf(f.Type, prefix)...)
+			out = append(out, Keys(f.Type, prefix)...)
 		case name == "" || name == "-":
 		case f.Type.Kind() == reflect.Struct:
-			out = append(out, keysOf(f.Type, prefix+name+".")...)
+			out = append(out, Keys(f.Type, prefix+name+".")...)
 		default:
 			out = append(out, prefix+name)
 		}
@@ -73,9 +73,9 @@ func keysOf(t reflect.Type, prefix string) []string {
 	return out
 }
 
-// guess returns the key nearest to what was typed: its last part decides if it
+// Guess returns the key nearest to what was typed: its last part decides if it
 // stands in another table.
-func guess(typed string, keys []string) string {
+func Guess(typed string, keys []string) string {
 	best, least := "", 1<<30
 	last := typed[strings.LastIndex(typed, ".")+1:]
 	for _, k := range keys {

@@ -1,4 +1,4 @@
-package daemon
+package exit
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func LockDir(dir, name, cure string) (*Lock, error) {
 	l := &Lock{f: flock.New(filepath.Join(dir, "lock")), info: filepath.Join(dir, "holder")}
 	ok, err := l.f.TryLock()
 	if err != nil {
-		return nil, Fail(ExitResource, err, "lock %s %s", name, dir)
+		return nil, Fail(Resource, err, "lock %s %s", name, dir)
 	}
 	if !ok {
 		holder, _ := os.ReadFile(l.info)
@@ -29,11 +29,11 @@ func LockDir(dir, name, cure string) (*Lock, error) {
 		if who == "" {
 			who = "another process"
 		}
-		return nil, Fail(ExitResource, nil, "%s %s is in use by %s; %s", name, dir, who, cure)
+		return nil, Fail(Resource, nil, "%s %s is in use by %s; %s", name, dir, who, cure)
 	}
 	exe, _ := os.Executable()
 	if err := os.WriteFile(l.info, fmt.Appendf(nil, "pid %d (%s)\n", os.Getpid(), filepath.Base(exe)), 0o600); err != nil {
-		return nil, Fail(ExitResource, err, "write %s", l.info)
+		return nil, Fail(Resource, err, "write %s", l.info)
 	}
 	return l, nil
 }
