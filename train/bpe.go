@@ -8,6 +8,9 @@ import (
 	"unicode/utf8"
 )
 
+// byteVocabulary is the number of tokens of text without a tokenizer.
+const byteVocabulary = 256
+
 // encoder turns text into token numbers and back.
 type encoder interface {
 	vocab() int

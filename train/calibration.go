@@ -133,20 +133,3 @@ func (c *Calibration) learn(each func(visit func(series string, term int, p []fl
 		}
 	}
 }
-
-// improver is a data set whose later forecasts can profit from earlier ones.
-type improver interface {
-	// learn takes the outputs for a split, whose outcomes are known by now, and
-	// saves what they were worth to dir.
-	learn(split string, out []float32, dir string) error
-}
-
-// KeepCalibration keeps what the measured forecasts were worth beside the model, for
-// data that are forecasts.
-func (m *Measurement) KeepCalibration(data Dataset, split, dir string) error {
-	l, ok := data.(improver)
-	if !ok || dir == "" || m.out == nil {
-		return nil
-	}
-	return l.learn(split, m.out, dir)
-}

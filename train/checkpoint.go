@@ -13,14 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-
-	"github.com/google/renameio/v2"
 )
 
 // Names of the files that a training leaves in its folder.
 const (
 	CheckpointFile = "checkpoint.safetensors"
-	ModelFile      = "model.safetensors"
 	bestFile       = "best.safetensors"
 	CurveFile      = "curve.csv"
 )
@@ -100,30 +97,6 @@ func loadCheckpoint(dir string) (*checkpoint, error) {
 		return nil, fmt.Errorf("%s has digest %s, it says %s: the disk changed it; delete it to start anew: %w", path, d, f.Meta["digest"], ErrData)
 	}
 	return c, nil
-}
-
-// replaceFile writes a file beside path, syncs it, renames it and syncs the folder.
-func replaceFile(path string, write func(io.Writer) error) error {
-	p, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o644))
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() { _ = p.Cleanup() }()
-	if err := write(p); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := p.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("sync folder of %s: %w", path, err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync folder of %s: %w", path, err)
-	}
-	return nil
 }
 
 // sweep deletes what interrupted writes left in dir.

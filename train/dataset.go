@@ -1,14 +1,11 @@
 package train
 
 import (
-	"errors"
 	"fmt"
+	"math"
 
 	"github.com/apiary-net/hived/wire"
 )
-
-// ErrData is wrapped by errors about files that are absent, truncated or lie.
-var ErrData = errors.New("data set is not usable")
 
 // The splits of a data set. Only train is dealt.
 const (
@@ -83,4 +80,20 @@ func checkIndex(split string, idx []int, n int) error {
 		}
 	}
 	return nil
+}
+
+// notANumber leaves a target out.
+var notANumber = float32(math.NaN())
+
+// judge is a data set that compares predictions with more than its targets.
+type judge interface {
+	// judge reads the model's output for every sample of a split.
+	judge(split string, out []float32) map[string]float64
+}
+
+// improver is a data set whose later forecasts can profit from earlier ones.
+type improver interface {
+	// learn takes the outputs for a split, whose outcomes are known by now, and
+	// saves what they were worth to dir.
+	learn(split string, out []float32, dir string) error
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -104,4 +105,11 @@ func (d *DataSpec) rebase(base string) {
 	for _, p := range []*string{&d.Path, &d.Tokenizer, &d.Labels, &d.Weather, &d.Calibration} {
 		*p = rebased(base, *p)
 	}
+}
+
+func rebased(base, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(base, path)
 }

@@ -103,24 +103,3 @@ func (t *Trainer) infer(ctx context.Context, params, buffers []float32, split st
 	}
 	return nil
 }
-
-// rightOf counts labels whose class scores highest, and labels.
-func rightOf(logits []float32, labels []int32) (right, terms int) {
-	c := len(logits) / len(labels)
-	for r, l := range labels {
-		if l < 0 {
-			continue
-		}
-		row, best := logits[r*c:][:c], 0
-		for j, f := range row {
-			if f > row[best] {
-				best = j
-			}
-		}
-		terms++
-		if best == int(l) {
-			right++
-		}
-	}
-	return right, terms
-}

@@ -7,8 +7,6 @@ import (
 	ops "github.com/apiary-net/hived/tensorops"
 )
 
-const byteVocabulary = 256
-
 // gptFamily is the transformer decoder, head tied to the embedding: [B,T] to
 // [B,T,vocab]. style 1 is GPT-2 (Radford et al. 2019, section 2.3), style 2 Llama
 // (Touvron et al. 2023, section 2.2): root mean square norm, rope, SwiGLU, no biases.

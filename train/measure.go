@@ -24,12 +24,6 @@ func (m Measurement) Lines() []string {
 	return out
 }
 
-// judge is a data set that compares predictions with more than its targets.
-type judge interface {
-	// judge reads the model's output for every sample of a split.
-	judge(split string, out []float32) map[string]float64
-}
-
 // Measure scores parameters on a split.
 func Measure(ctx context.Context, c Config, params, buffers []float32, split string) (m Measurement, err error) {
 	t, err := New(c)
@@ -48,4 +42,14 @@ func Measure(ctx context.Context, c Config, params, buffers []float32, split str
 		m.Measures, m.out = j.judge(split, out), out
 	}
 	return m, nil
+}
+
+// KeepCalibration keeps what the measured forecasts were worth beside the model, for
+// data that are forecasts.
+func (m *Measurement) KeepCalibration(data Dataset, split, dir string) error {
+	l, ok := data.(improver)
+	if !ok || dir == "" || m.out == nil {
+		return nil
+	}
+	return l.learn(split, m.out, dir)
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -278,5 +279,44 @@ func TestLeftovers(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(s.Dir, ".*"))
 	if err != nil || len(left) != 1 || filepath.Base(left[0]) != ".keep" {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestCheckpointIsWholeOrRefused changes each byte region of a checkpoint.
+func TestCheckpointIsWholeOrRefused(t *testing.T) {
+	dir := t.TempDir()
+	c := checkpoint{run: "r", position: 77, cpu: 1.25, best: math.Inf(1), state: State{Steps: 9, Params: []float32{1, 2, 3}, Buffers: nil, M1: []float32{4, 5, 6}, M2: []float32{7, 8, 9}}}
+	if got, err := loadCheckpoint(dir); got != nil || err != nil {
+		t.Fatalf("nothing: %v, %v", got, err)
+	}
+	if err := c.save(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := loadCheckpoint(dir)
+	if err != nil || got.digest() != c.digest() || got.state.Steps != 9 || got.position != 77 || got.best != math.Inf(1) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	path := filepath.Join(dir, CheckpointFile)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 8; at < len(whole); at++ {
+		b := bytes.Clone(whole)
+		b[at] ^= 4
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := loadCheckpoint(dir); err == nil && got.digest() != c.digest() {
+			t.Fatalf("byte %d of %d flipped: loaded as another", at, len(whole))
+		}
+	}
+	for n := range len(whole) {
+		if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loadCheckpoint(dir); !errors.Is(err, ErrData) {
+			t.Fatalf("cut to %d bytes: %v", n, err)
+		}
 	}
 }

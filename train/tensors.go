@@ -71,3 +71,6 @@ func ReadModel(path string) ([]Tensor, error) {
 	}
 	return out, nil
 }
+
+// ModelFile is the name of a model in a folder.
+const ModelFile = "model.safetensors"

@@ -1,13 +1,10 @@
 package train
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -82,30 +79,6 @@ func dataFiles(path, ext string) ([]string, error) {
 	}
 	slices.Sort(out)
 	return out, nil
-}
-
-// readBounded reads a file, unpacked where it is gzip, of at most limit bytes.
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read data: %w: %w", err, ErrData)
-	}
-	defer f.Close()
-	br := bufio.NewReader(f)
-	var r io.Reader = br
-	if m, err := br.Peek(2); err == nil && m[0] == 0x1F && m[1] == 0x8B {
-		if r, err = gzip.NewReader(br); err != nil {
-			return nil, fmt.Errorf("read data: %s: %w: %w", path, err, ErrData)
-		}
-	}
-	b, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read data: %s: %w: %w", path, err, ErrData)
-	}
-	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("read data: %s has more than %d bytes, unpacked: %w", path, limit, ErrData)
-	}
-	return b, nil
 }
 
 // maxLine bounds a line of JSON.

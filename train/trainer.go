@@ -167,8 +167,6 @@ func (b *bench) step(ctx context.Context, d Dataset, split string) (float64, err
 	return b.sess.Step(ctx, b.in)
 }
 
-var notANumber = float32(math.NaN())
-
 // Peak returns the bytes that a training step takes, known before the first.
 func (t *Trainer) Peak() int64 {
 	return t.work.plan.Peak + t.work.plan.OptimizerBytes(t.cfg.Inner.optimizer())
