@@ -39,8 +39,8 @@ func (n noise) Batch(_ string, idx []int, dst *Batch) error {
 			}
 		}
 		if n.kind == "image" {
-			for j := range pixels {
-				dst.Float[k*pixels+j] = float32(mix(uint64(i*pixels+j))>>40)/(1<<23) - 1
+			for j := range Side * Side {
+				dst.Float[k*Side*Side+j] = float32(mix(uint64(i*Side*Side+j))>>40)/(1<<23) - 1
 			}
 		}
 	}

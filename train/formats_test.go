@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,11 +76,11 @@ func TestImageFolder(t *testing.T) {
 		t.Errorf("%d samples, %d copies, classes %v", n, l.copies, l.classes)
 	}
 	x := Batch{Float: make([]float32, 2*90), Labels: make([]int32, 2)}
-	if err := d.Batch(SplitTrain, []int{0, 0}, &x); err != nil || !same(x.Float[:90], x.Float[90:]) {
+	if err := d.Batch(SplitTrain, []int{0, 0}, &x); err != nil || !slices.Equal(x.Float[:90], x.Float[90:]) {
 		t.Errorf("the same sample twice: %v", err)
 	}
 	y := Batch{Float: make([]float32, 2*90), Labels: make([]int32, 2), Keys: []uint64{5, 6}}
-	if err := d.Batch(SplitTrain, []int{0, 0}, &y); err != nil || same(y.Float[:90], y.Float[90:]) || same(y.Float[:90], x.Float[:90]) {
+	if err := d.Batch(SplitTrain, []int{0, 0}, &y); err != nil || slices.Equal(y.Float[:90], y.Float[90:]) || slices.Equal(y.Float[:90], x.Float[:90]) {
 		t.Errorf("two keys give one image: %v", err)
 	}
 	if err := d.Batch(SplitTrain, []int{d.Len(SplitTrain)}, &x); err == nil {

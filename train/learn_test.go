@@ -96,14 +96,14 @@ func learner(t *testing.T, task string, tune bool) (*Trainer, Dataset) {
 	if ops.CPU().Info().Name != "cpu" {
 		t.Skip("built without cgo: too slow for real data")
 	}
-	data, err := Open(task, "")
+	set, err := Open(task, "")
 	need(t, err)
 	if tune {
-		data = tenth{data}
+		set = tenth{set}
 	}
 	c := Default(task)
-	c.Data, c.Threads, c.Seed = data, 1, 1
-	return mustNew(t, c), data
+	c.Data, c.Threads, c.Seed = set, 1, 1
+	return mustNew(t, c), set
 }
 
 // TestLearnsDigits and TestLearnsBytes make few steps; TestGoals many.
@@ -129,15 +129,15 @@ func TestGoals(t *testing.T) {
 		t.Skip("HIVED_LONG is not set: trainings of minutes")
 	}
 	t.Run("mnist", func(t *testing.T) {
-		tr, data := learner(t, "mnist", false)
-		theta, buffers := learn(t, tr, 3*uint64(data.Len(SplitTrain)), 0, 0, 0.1)
+		tr, set := learner(t, "mnist", false)
+		theta, buffers := learn(t, tr, 3*uint64(set.Len(SplitTrain)), 0, 0, 0.1)
 		if s := eval(t, tr, theta, buffers, SplitTest, 0); s.Accuracy < 0.99 {
 			t.Errorf("test accuracy %.4f after 3 epochs, want 0.99", s.Accuracy)
 		}
 	})
 	t.Run("text", func(t *testing.T) {
-		tr, data := learner(t, "text", false)
-		theta, buffers := learn(t, tr, uint64(data.Len(SplitTrain)), 0, 175, 0.1)
+		tr, set := learner(t, "text", false)
+		theta, buffers := learn(t, tr, uint64(set.Len(SplitTrain)), 0, 175, 0.1)
 		if s := eval(t, tr, theta, buffers, SplitValid, 0); s.Loss > 2 {
 			t.Errorf("validation loss %.4f nats a byte after 175 cpu-s, want 2", s.Loss)
 		}
@@ -151,13 +151,13 @@ func TestTune(t *testing.T) {
 	if task == "" {
 		t.Skip("HIVED_TUNE names no task to print learning curves of")
 	}
-	data, err := Open(task, "")
+	set, err := Open(task, "")
 	need(t, err)
 	if task == "mnist" {
-		data = tenth{data}
+		set = tenth{set}
 	}
 	c := Default(task)
-	c.Data, c.Threads = data, 1
+	c.Data, c.Threads = set, 1
 	seconds := 180.0
 	if a := os.Getenv("HIVED_TUNE_ARGS"); a != "" {
 		var lr, beta2, wd float32
@@ -176,7 +176,7 @@ func TestTune(t *testing.T) {
 		t.Fatal(err)
 	}
 	theta, buffers := tr.Init()
-	n, most := uint64(data.Len(SplitTrain)), 400
+	n, most := uint64(set.Len(SplitTrain)), 400
 	decay, goal := os.Getenv("HIVED_TUNE_DECAY") != "", float32(3)
 	if task == "mnist" {
 		most = 6000

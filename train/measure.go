@@ -46,8 +46,8 @@ func Measure(ctx context.Context, c Config, params, buffers []float32, split str
 
 // KeepCalibration keeps what the measured forecasts were worth beside the model, for
 // data that are forecasts.
-func (m *Measurement) KeepCalibration(data Dataset, split, dir string) error {
-	l, ok := data.(improver)
+func (m *Measurement) KeepCalibration(set Dataset, split, dir string) error {
+	l, ok := set.(improver)
 	if !ok || dir == "" || m.out == nil {
 		return nil
 	}

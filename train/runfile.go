@@ -78,7 +78,7 @@ func (r RunFile) Open(base string) (*Training, error) {
 		return nil, fmt.Errorf("schema is %d, want 1", r.Schema)
 	}
 	r.Data.rebase(base)
-	data, err := OpenData(r.Data)
+	set, err := OpenData(r.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +87,14 @@ func (r RunFile) Open(base string) (*Training, error) {
 		return nil, err
 	}
 	t := &Training{}
-	t.Config = Config{Model: r.Model.Name, Args: FitArgs(r.Model.Name, args, data.Form()), Data: data, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
+	t.Config = Config{Model: r.Model.Name, Args: FitArgs(r.Model.Name, args, set.Form()), Data: set, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
 	if t.Compute, err = computeType(r.Compute); err != nil {
 		return nil, err
 	}
 	if t.Inner, err = r.Optimizer.inner(); err != nil {
 		return nil, err
 	}
-	if t.Steps, err = r.length(data); err != nil {
+	if t.Steps, err = r.length(set); err != nil {
 		return nil, err
 	}
 	s := &t.Inner.Schedule
@@ -105,9 +105,9 @@ func (r RunFile) Open(base string) (*Training, error) {
 			return nil, err
 		}
 	}
-	r.measures(t, data)
+	r.measures(t, set)
 	t.Dir = r.Output.Dir
-	t.Run, err = r.digest(data)
+	t.Run, err = r.digest(set)
 	return t, err
 }
 
@@ -123,8 +123,8 @@ func computeType(name string) (ops.DType, error) {
 
 // digest names what decides the bits: the file without the keys that do not, the
 // data and the first weights.
-func (r RunFile) digest(data Dataset) (string, error) {
-	root, err := data.Digest()
+func (r RunFile) digest(set Dataset) (string, error) {
+	root, err := set.Digest()
 	if err != nil {
 		return "", err
 	}
@@ -138,14 +138,14 @@ func (r RunFile) digest(data Dataset) (string, error) {
 }
 
 // length is the number of steps.
-func (r RunFile) length(data Dataset) (uint64, error) {
+func (r RunFile) length(set Dataset) (uint64, error) {
 	if (r.Steps > 0) == (r.Epochs > 0) {
 		return 0, fmt.Errorf("steps is %d and epochs is %v: give one of them", r.Steps, r.Epochs)
 	}
 	if r.Steps > 0 {
 		return r.Steps, nil
 	}
-	n := r.Epochs * float64(data.Len(SplitTrain)) / float64(r.Optimizer.batch()*max(1, r.Optimizer.Accumulate))
+	n := r.Epochs * float64(set.Len(SplitTrain)) / float64(r.Optimizer.batch()*max(1, r.Optimizer.Accumulate))
 	return max(1, uint64(math.Ceil(min(n, 1<<40)))), nil
 }
 
@@ -197,7 +197,7 @@ func (o OptimizerSpec) inner() (Inner, error) {
 }
 
 // measures fills in when and where is measured.
-func (r RunFile) measures(t *Training, data Dataset) {
+func (r RunFile) measures(t *Training, set Dataset) {
 	part := func(every, parts uint64) uint64 {
 		if every == 0 {
 			every = max(1, t.Steps/parts)
@@ -212,7 +212,7 @@ func (r RunFile) measures(t *Training, data Dataset) {
 			return given
 		}
 		for _, s := range names {
-			if data.Len(s) > 0 {
+			if set.Len(s) > 0 {
 				return s
 			}
 		}
@@ -220,7 +220,7 @@ func (r RunFile) measures(t *Training, data Dataset) {
 	}
 	t.EvalSplit, t.EvalMost, t.KeepBest = first(r.Eval.Split, SplitValid), r.Eval.Samples, r.Eval.Keep == "best"
 	t.Final = first(r.Eval.Final, SplitTest, SplitValid)
-	if r.Eval.Split == "" && data.Len(SplitValid) == 0 { // nothing to look at on the way
+	if r.Eval.Split == "" && set.Len(SplitValid) == 0 { // nothing to look at on the way
 		t.EvalEvery = 0
 	}
 }

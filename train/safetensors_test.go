@@ -104,7 +104,7 @@ func TestTensorsReturn(t *testing.T) {
 	for _, w := range want {
 		got, err := f.Float32(w.Name)
 		shape, ok := f.Shape(w.Name)
-		if err != nil || !ok || !slices.Equal(shape, w.Shape) || !same(got, w.Data) {
+		if err != nil || !ok || !slices.Equal(shape, w.Shape) || !slices.Equal(got, w.Data) {
 			t.Errorf("%s: %v %v, %v", w.Name, shape, got, err)
 		}
 	}
@@ -170,4 +170,28 @@ func FuzzTensorHeader(f *testing.F) {
 			t.Fatalf("tensors of %d bytes in %d", total, body)
 		}
 	})
+}
+
+func TestIntegers(t *testing.T) {
+	for _, c := range []struct {
+		dtype string
+		bytes []byte
+		want  int64
+	}{{"I8", []byte{0xFE}, -2}, {"U8", []byte{0xFE}, 254}, {"I16", []byte{0xFE, 0xFF}, -2}, {"I64", []byte{1, 0, 0, 0, 0, 0, 0, 0x80}, -1<<63 + 1}, {"U32", []byte{0, 0, 0, 0x80}, 1 << 31}} {
+		path := filepath.Join(t.TempDir(), "x")
+		b := tensorBytes("{"+one("a", c.dtype, "[1]", fmt.Sprintf("[0,%d]", len(c.bytes)))+"}", 0)
+		if err := os.WriteFile(path, append(b, c.bytes...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := OpenTensors(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Integers("a")
+		_, bad := f.Integers("b")
+		f.Close()
+		if err != nil || got[0] != c.want || !errors.Is(bad, ErrData) {
+			t.Errorf("%s: %v, %v, %v", c.dtype, got, err, bad)
+		}
+	}
 }
