@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -141,7 +141,7 @@ func TestJoinNobody(t *testing.T) {
 // mnist skips a test where the data set cannot be found.
 func mnist(t *testing.T) {
 	t.Helper()
-	if _, err := train.Open("mnist", ""); err != nil {
+	if _, err := data.OpenTask("mnist", ""); err != nil {
 		t.Skipf("NOT HERE: %v", err)
 	}
 }

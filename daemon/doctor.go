@@ -15,7 +15,7 @@ import (
 
 	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/tensorops/cpu"
-	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
 )
 
 // Check is one line of `hived doctor`.
@@ -138,7 +138,7 @@ func checkCPU() Check {
 }
 
 func checkData(task, dir string) Check {
-	d, err := train.Open(task, dir)
+	d, err := data.OpenTask(task, dir)
 	if err != nil {
 		return warn("data-"+task, "", "%v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -63,7 +64,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	if err != nil {
 		return nil, exit.Fail(exit.Usage, err, "run refused")
 	}
-	data, err := train.Open(s.Task, d.cfg.Data)
+	data, err := data.OpenTask(s.Task, d.cfg.Data)
 	if err != nil {
 		return nil, exit.Fail(exit.Failed, err, "open data %q", s.Task)
 	}

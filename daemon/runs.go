@@ -16,6 +16,7 @@ import (
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -138,7 +139,7 @@ func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, er
 	if err := renameio.WriteFile(filepath.Join(dir, "genesis"), sealed, 0o600); err != nil {
 		return nil, exit.Fail(exit.Resource, err, "keep genesis")
 	}
-	data, err := train.Open(g.Data[0].Name, d.cfg.Data)
+	data, err := data.OpenTask(g.Data[0].Name, d.cfg.Data)
 	if err != nil {
 		return nil, exit.Fail(exit.Incompatible, err, "run %s needs data %q", g.Name, g.Data[0].Name)
 	}
@@ -348,7 +349,7 @@ func (d *Daemon) StopRun(ctx context.Context, id wire.RunID) error {
 }
 
 // TrainConfig returns the trainer's configuration for a run.
-func TrainConfig(g *wire.Genesis, data train.Dataset, threads int) train.Config {
+func TrainConfig(g *wire.Genesis, data data.Set, threads int) train.Config {
 	args := map[string]int64{}
 	for _, a := range g.Model.Args {
 		args[a.Key] = a.Value

@@ -7,7 +7,8 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
-	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/train/weights"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -23,7 +24,7 @@ func ExportModel(ctx context.Context, dir fs.FS, w io.Writer) (wire.CID, error) 
 	if last.Version.IsZero() {
 		return wire.CID{}, exit.Fail(exit.Degraded, nil, "the last version is not certified by two thirds of the voters")
 	}
-	schema, _, _, err := train.Start(e.g.Model.Name, e.args(), e.g.Seed)
+	schema, _, _, err := nets.Start(e.g.Model.Name, e.args(), e.g.Seed)
 	if err != nil {
 		return last.Version, err
 	}
@@ -35,5 +36,5 @@ func ExportModel(ctx context.Context, dir fs.FS, w io.Writer) (wire.CID, error) 
 	if err != nil {
 		return last.Version, badExport(err)
 	}
-	return last.Version, train.WriteTensors(w, train.NamedTensors(schema, v["params"], nil), map[string]string{"format": "pt", "hived.version": last.Version.String(), "hived.run": e.run.String()})
+	return last.Version, weights.Write(w, weights.Named(schema, v["params"], nil), map[string]string{"format": "pt", "hived.version": last.Version.String(), "hived.run": e.run.String()})
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -337,7 +339,7 @@ func (e *exported) args() map[string]int64 {
 
 // replay recomputes all versions.
 func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *elastic.State, err error) {
-	schema, params, buffers, err := train.Start(e.g.Model.Name, e.args(), e.g.Seed)
+	schema, params, buffers, err := nets.Start(e.g.Model.Name, e.args(), e.g.Seed)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -388,7 +390,7 @@ func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, [
 
 // evaluate measures the first and the last version on the test split.
 func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *elastic.State, dataDir string) error {
-	data, err := train.Open(e.g.Data[0].Name, dataDir)
+	data, err := data.OpenTask(e.g.Data[0].Name, dataDir)
 	if err != nil {
 		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: the data is not here")
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -16,31 +17,31 @@ type noise struct {
 }
 
 func (n noise) Name() string { return "noise" }
-func (n noise) Form() Form {
+func (n noise) Form() data.Form {
 	if n.kind == "image" {
-		return Form{Kind: "image", Dims: []int{Side, Side, 1}, Classes: 10, Terms: n.terms}
+		return data.Form{Kind: "image", Dims: []int{data.Side, data.Side, 1}, Classes: 10, Terms: n.terms}
 	}
-	return Form{Kind: "text", Dims: []int{n.terms}, Classes: byteVocabulary, Terms: n.terms}
+	return data.Form{Kind: "text", Dims: []int{n.terms}, Classes: data.Bytes, Terms: n.terms}
 }
 func (n noise) Len(split string) int {
-	if split != SplitTrain && split != SplitTest {
+	if split != data.Train && split != data.Test {
 		return 0
 	}
 	return n.n
 }
 func (n noise) Digest() (wire.Digest, error) { return wire.Digest{}, nil }
-func (n noise) Batch(_ string, idx []int, dst *Batch) error {
+func (n noise) Batch(_ string, idx []int, dst *data.Batch) error {
 	for k, i := range idx {
 		for j := range n.terms {
-			h := mix(uint64(i*n.terms + j))
+			h := data.Mix(uint64(i*n.terms + j))
 			dst.Labels[k*n.terms+j] = int32(h % 10)
 			if n.kind == "text" {
 				dst.Int[k*n.terms+j] = int32(h >> 8 % 256 & 255)
 			}
 		}
 		if n.kind == "image" {
-			for j := range Side * Side {
-				dst.Float[k*Side*Side+j] = float32(mix(uint64(i*Side*Side+j))>>40)/(1<<23) - 1
+			for j := range data.Side * data.Side {
+				dst.Float[k*data.Side*data.Side+j] = float32(data.Mix(uint64(i*data.Side*data.Side+j))>>40)/(1<<23) - 1
 			}
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/tensorops/num"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 )
 
 // Config of a Trainer.
@@ -18,7 +20,7 @@ type Config struct {
 	Model string
 	Args  map[string]int64
 	// Data is what positions mean; its kind must be the model's.
-	Data Dataset
+	Data data.Set
 	// Inner is the optimizer of local steps.
 	Inner Inner
 	// Seed chooses start values and the order of samples.
@@ -130,17 +132,17 @@ const maxBatch = 1 << 16
 
 // Validate checks c.
 func (c Config) Validate() error {
-	m, err := NewModel(c.Model, c.Args)
+	m, err := nets.New(c.Model, c.Args)
 	if err != nil {
 		return err
 	}
 	if c.Data == nil {
 		return errors.New("train without data")
 	}
-	if err := fits(m.Form(), c.Data.Form()); err != nil {
+	if err := nets.Fits(m.Form(), c.Data.Form()); err != nil {
 		return fmt.Errorf("model %s does not fit data set %s: %w", c.Model, c.Data.Name(), err)
 	}
-	if c.Data.Len(SplitTrain) == 0 {
+	if c.Data.Len(data.Train) == 0 {
 		return fmt.Errorf("data set %s has no samples to train on", c.Data.Name())
 	}
 	if c.Threads < 0 || c.Threads > 256 {

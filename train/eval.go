@@ -7,6 +7,7 @@ import (
 	"math"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
 )
 
 // Score is how a version does on a split.
@@ -26,7 +27,7 @@ func (t *Trainer) Eval(ctx context.Context, params, buffers []float32, split str
 		total += loss
 		s.Samples += len(b.idx)
 		if b.data.Labels != nil {
-			r, k := rightOf(out, b.data.Labels)
+			r, k := data.Right(out, b.data.Labels)
 			right, terms = right+r, terms+k
 			return
 		}

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // testData returns a folder of the shared test data, or skips.
@@ -48,7 +50,7 @@ func TestStoriesGreedy(t *testing.T) {
 		t.Fatalf("%d ids: %v", len(want.IDs), err)
 	}
 	for _, kind := range []string{"hf", "hf-bf16"} {
-		g, err := OpenGenerator(filepath.Join(dir, kind), "")
+		g, err := nets.OpenGenerator(filepath.Join(dir, kind), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,16 +84,16 @@ func TestStoriesGreedy(t *testing.T) {
 // compareGraph runs the graph of a model and its generator over the same tokens.
 func compareGraph(t *testing.T, path string, ids []int32) {
 	t.Helper()
-	p, err := readPretrained(path)
+	p, err := nets.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.args["context"] = int64(len(ids))
-	tensors, err := readStart(path, p.args, "gpt")
+	p.Args["context"] = int64(len(ids))
+	tensors, err := nets.ReadStart(path, p.Args, "gpt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := NewModel("gpt", p.args)
+	m, err := nets.New("gpt", p.Args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,7 @@ func compareGraph(t *testing.T, path string, ids []int32) {
 		t.Fatal(err)
 	}
 	params, buffers := make([]float32, plan.ParamLen), make([]float32, plan.BufferLen)
-	err = errors.Join(putTensors(schemaOf(plan), params, buffers, tensors), s.Write(ops.Params, params), s.Write(ops.Buffers, buffers))
+	err = errors.Join(weights.Put(nets.SchemaOf(plan), params, buffers, tensors), s.Write(ops.Params, params), s.Write(ops.Buffers, buffers))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +119,7 @@ func compareGraph(t *testing.T, path string, ids []int32) {
 	if err := s.Output(0, want); err != nil {
 		t.Fatal(err)
 	}
-	gen, err := OpenGenerator(path, "")
+	gen, err := nets.OpenGenerator(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,7 @@ func modelOf(t *testing.T, start string, args map[string]int64) string {
 	s.Steps, s.EvalEvery = 12, 0
 	if start != "" {
 		var err error
-		if s.Start, err = readStart(start, s.Args, "gpt"); err != nil {
+		if s.Start, err = nets.ReadStart(start, s.Args, "gpt"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,28 +162,28 @@ func TestHuggingFaceForms(t *testing.T) {
 		"gpt2": nil, "llama": {"style": 2, "kv_heads": 2}, "untied llama": {"style": 2, "untied": 1, "norm_eps": 1000, "rope_theta": 500_000},
 	} {
 		dir, hf := modelOf(t, "", args), t.TempDir()
-		if err := ExportHF(dir, hf); err != nil {
+		if err := nets.ExportHF(dir, hf); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		a, err := readPretrained(dir)
+		a, err := nets.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := readPretrained(hf)
+		b, err := nets.Open(hf)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		byName := map[string]Tensor{}
-		for _, x := range b.tensors {
+		byName := map[string]weights.Tensor{}
+		for _, x := range b.Tensors {
 			byName[x.Name] = x
 		}
-		for _, x := range a.tensors {
-			if y := byName[x.Name]; !slices.Equal(x.Shape, y.Shape) || !same(x.Data, y.Data) {
+		for _, x := range a.Tensors {
+			if y := byName[x.Name]; !slices.Equal(x.Shape, y.Shape) || !Same(x.Data, y.Data) {
 				t.Errorf("%s: tensor %s is %v, want %v", name, x.Name, y.Shape, x.Shape)
 			}
 		}
 		ids := []int32{1, 200, 3, 3, 250, 17, 0, 9}
-		if x, y := scoresOf(t, dir, ids), scoresOf(t, hf, ids); !same(x, y) {
+		if x, y := scoresOf(t, dir, ids), scoresOf(t, hf, ids); !Same(x, y) {
 			t.Errorf("%s: the model computes something else when it is back", name)
 		}
 		compareGraph(t, hf, ids)
@@ -191,7 +193,7 @@ func TestHuggingFaceForms(t *testing.T) {
 // scoresOf returns all scores behind tokens.
 func scoresOf(t *testing.T, path string, ids []int32) []float32 {
 	t.Helper()
-	g, err := OpenGenerator(path, "")
+	g, err := nets.OpenGenerator(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,12 +218,12 @@ func TestAdapters(t *testing.T) {
 			with[k] = v
 		}
 		dir := modelOf(t, base, with)
-		a, _ := ReadModel(filepath.Join(base, ModelFile))
-		b, err := ReadModel(filepath.Join(dir, ModelFile))
+		a, _ := weights.Read(filepath.Join(base, weights.ModelFile))
+		b, err := weights.Read(filepath.Join(dir, weights.ModelFile))
 		if err != nil {
 			t.Fatal(err)
 		}
-		old, moved := map[string]Tensor{}, 0
+		old, moved := map[string]weights.Tensor{}, 0
 		for _, x := range a {
 			old[x.Name] = x
 		}
@@ -235,7 +237,7 @@ func TestAdapters(t *testing.T) {
 						break
 					}
 				}
-			case ok && len(x.Shape) == 2 && !same(was.Data, x.Data):
+			case ok && len(x.Shape) == 2 && !Same(was.Data, x.Data):
 				t.Errorf("frozen %s has changed", x.Name)
 			}
 		}
@@ -243,14 +245,14 @@ func TestAdapters(t *testing.T) {
 			t.Errorf("%d of 8 adapters have moved", moved)
 		}
 		hf := t.TempDir()
-		if err := ExportHF(dir, hf); err != nil {
+		if err := nets.ExportHF(dir, hf); err != nil {
 			t.Fatal(err)
 		}
-		x, err := OpenGenerator(dir, "")
+		x, err := nets.OpenGenerator(dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		y, err := OpenGenerator(hf, "")
+		y, err := nets.OpenGenerator(hf, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +270,7 @@ func TestAdapters(t *testing.T) {
 func TestPretrainedRefusals(t *testing.T) {
 	dir := modelOf(t, "", nil)
 	hf := t.TempDir()
-	if err := ExportHF(dir, hf); err != nil {
+	if err := nets.ExportHF(dir, hf); err != nil {
 		t.Fatal(err)
 	}
 	config, err := os.ReadFile(filepath.Join(hf, "config.json"))
@@ -282,7 +284,7 @@ func TestPretrainedRefusals(t *testing.T) {
 	}
 	wrong := func(what, want string) {
 		t.Helper()
-		if _, err := readPretrained(hf); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), want) {
+		if _, err := nets.Open(hf); !errors.Is(err, weights.ErrFile) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
 	}
@@ -307,31 +309,31 @@ func TestPretrainedRefusals(t *testing.T) {
 		"tensor in two":    {`{"weight_map":{"a":"model.safetensors","b":"copy.safetensors"}}`, "is in"},
 	} {
 		if what == "tensor in two" {
-			b, err := os.ReadFile(filepath.Join(hf, ModelFile))
+			b, err := os.ReadFile(filepath.Join(hf, weights.ModelFile))
 			if err != nil {
 				t.Fatal(err)
 			}
 			put("copy.safetensors", string(b))
 		}
-		put(ModelFile+".index.json", c[0])
+		put(weights.ModelFile+".index.json", c[0])
 		wrong(what, c[1])
 	}
 	for what, args := range map[string]map[string]int64{"another width": {"dim": 32}, "another style": {"style": 2}} {
-		if _, err := readStart(dir, args, "gpt"); !errors.Is(err, ErrData) {
+		if _, err := nets.ReadStart(dir, args, "gpt"); !errors.Is(err, weights.ErrFile) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := readStart(dir, nil, "mlp"); !errors.Is(err, ErrData) {
+	if _, err := nets.ReadStart(dir, nil, "mlp"); !errors.Is(err, weights.ErrFile) {
 		t.Errorf("another model: %v", err)
 	}
-	if _, err := OpenGenerator(t.TempDir(), ""); !errors.Is(err, ErrData) {
+	if _, err := nets.OpenGenerator(t.TempDir(), ""); !errors.Is(err, weights.ErrFile) {
 		t.Errorf("empty folder: %v", err)
 	}
 }
 
 // TestChoose checks shares of sampling and the limits of a generator.
 func TestChoose(t *testing.T) {
-	g, err := OpenGenerator(modelOf(t, "", nil), "")
+	g, err := nets.OpenGenerator(modelOf(t, "", nil), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -24,29 +25,29 @@ func need(t *testing.T, err error) {
 }
 
 // tenth holds out the last tenth of a data set's training samples as split valid.
-type tenth struct{ Dataset }
+type tenth struct{ data.Set }
 
-func (d tenth) cut() int { return d.Dataset.Len(SplitTrain) * 9 / 10 }
+func (d tenth) cut() int { return d.Set.Len(data.Train) * 9 / 10 }
 
 func (d tenth) Len(split string) int {
 	switch split {
-	case SplitTrain:
+	case data.Train:
 		return d.cut()
-	case SplitValid:
-		return d.Dataset.Len(SplitTrain) - d.cut()
+	case data.Valid:
+		return d.Set.Len(data.Train) - d.cut()
 	}
 	return 0
 }
 
-func (d tenth) Batch(split string, idx []int, dst *Batch) error {
-	if split == SplitValid {
+func (d tenth) Batch(split string, idx []int, dst *data.Batch) error {
+	if split == data.Valid {
 		moved := make([]int, len(idx))
 		for k, i := range idx {
 			moved[k] = i + d.cut()
 		}
 		idx = moved
 	}
-	return d.Dataset.Batch(SplitTrain, idx, dst)
+	return d.Set.Batch(data.Train, idx, dst)
 }
 
 // learn trains from the start values for steps updates (0: until the positions or
@@ -91,12 +92,12 @@ func eval(t *testing.T, tr *Trainer, theta, buffers []float32, split string, mos
 }
 
 // learner opens a task's default trainer where kernels are fast enough.
-func learner(t *testing.T, task string, tune bool) (*Trainer, Dataset) {
+func learner(t *testing.T, task string, tune bool) (*Trainer, data.Set) {
 	t.Helper()
 	if ops.CPU().Info().Name != "cpu" {
 		t.Skip("built without cgo: too slow for real data")
 	}
-	set, err := Open(task, "")
+	set, err := data.OpenTask(task, "")
 	need(t, err)
 	if tune {
 		set = tenth{set}
@@ -110,7 +111,7 @@ func learner(t *testing.T, task string, tune bool) (*Trainer, Dataset) {
 func TestLearnsDigits(t *testing.T) {
 	tr, _ := learner(t, "mnist", true)
 	theta, buffers := learn(t, tr, 60000, 150, 0, 1)
-	if s := eval(t, tr, theta, buffers, SplitValid, 1000); s.Accuracy < 0.93 {
+	if s := eval(t, tr, theta, buffers, data.Valid, 1000); s.Accuracy < 0.93 {
 		t.Errorf("accuracy %.3f of held-out digits after 150 steps, want 0.93", s.Accuracy)
 	}
 }
@@ -118,7 +119,7 @@ func TestLearnsDigits(t *testing.T) {
 func TestLearnsBytes(t *testing.T) {
 	tr, _ := learner(t, "text", false)
 	theta, buffers := learn(t, tr, 30000, 100, 0, 1)
-	if s := eval(t, tr, theta, buffers, SplitValid, 100); s.Loss > 3.3 {
+	if s := eval(t, tr, theta, buffers, data.Valid, 100); s.Loss > 3.3 {
 		t.Errorf("loss %.3f of held-out bytes after 100 steps, want 3.3", s.Loss)
 	}
 }
@@ -130,15 +131,15 @@ func TestGoals(t *testing.T) {
 	}
 	t.Run("mnist", func(t *testing.T) {
 		tr, set := learner(t, "mnist", false)
-		theta, buffers := learn(t, tr, 3*uint64(set.Len(SplitTrain)), 0, 0, 0.1)
-		if s := eval(t, tr, theta, buffers, SplitTest, 0); s.Accuracy < 0.99 {
+		theta, buffers := learn(t, tr, 3*uint64(set.Len(data.Train)), 0, 0, 0.1)
+		if s := eval(t, tr, theta, buffers, data.Test, 0); s.Accuracy < 0.99 {
 			t.Errorf("test accuracy %.4f after 3 epochs, want 0.99", s.Accuracy)
 		}
 	})
 	t.Run("text", func(t *testing.T) {
 		tr, set := learner(t, "text", false)
-		theta, buffers := learn(t, tr, uint64(set.Len(SplitTrain)), 0, 175, 0.1)
-		if s := eval(t, tr, theta, buffers, SplitValid, 0); s.Loss > 2 {
+		theta, buffers := learn(t, tr, uint64(set.Len(data.Train)), 0, 175, 0.1)
+		if s := eval(t, tr, theta, buffers, data.Valid, 0); s.Loss > 2 {
 			t.Errorf("validation loss %.4f nats a byte after 175 cpu-s, want 2", s.Loss)
 		}
 	})
@@ -151,7 +152,7 @@ func TestTune(t *testing.T) {
 	if task == "" {
 		t.Skip("HIVED_TUNE names no task to print learning curves of")
 	}
-	set, err := Open(task, "")
+	set, err := data.OpenTask(task, "")
 	need(t, err)
 	if task == "mnist" {
 		set = tenth{set}
@@ -176,7 +177,7 @@ func TestTune(t *testing.T) {
 		t.Fatal(err)
 	}
 	theta, buffers := tr.Init()
-	n, most := uint64(set.Len(SplitTrain)), 400
+	n, most := uint64(set.Len(data.Train)), 400
 	decay, goal := os.Getenv("HIVED_TUNE_DECAY") != "", float32(3)
 	if task == "mnist" {
 		most = 6000
@@ -199,7 +200,7 @@ func TestTune(t *testing.T) {
 			theta[i] -= d
 		}
 		cpu, pos = cpu+u.CPU, hi
-		s, err := tr.Eval(context.Background(), theta, buffers, SplitValid, most)
+		s, err := tr.Eval(context.Background(), theta, buffers, data.Valid, most)
 		if err != nil {
 			t.Fatal(err)
 		}

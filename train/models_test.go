@@ -12,31 +12,33 @@ import (
 	"testing"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
 // toy is a data set that any model can learn: the class shows in the first value,
 // the target is the last one.
 type toy struct {
-	form Form
+	form data.Form
 	n    int
 }
 
 func (d toy) Name() string                 { return "toy" }
-func (d toy) Form() Form                   { return d.form }
+func (d toy) Form() data.Form              { return d.form }
 func (d toy) Digest() (wire.Digest, error) { return wire.Digest{}, nil }
 func (d toy) Len(split string) int {
-	if split == SplitTrain || split == SplitTest {
+	if split == data.Train || split == data.Test {
 		return d.n
 	}
 	return 0
 }
 
-func (d toy) Batch(_ string, idx []int, dst *Batch) error {
+func (d toy) Batch(_ string, idx []int, dst *data.Batch) error {
 	n := d.form.Size()
 	for k, i := range idx {
 		for j := range n {
-			h := mix(uint64(i*n + j))
+			h := data.Mix(uint64(i*n + j))
 			switch {
 			case d.form.Kind == "text":
 				dst.Int[k*n+j], dst.Labels[k*n+j] = int32((i+j)%7), int32((i+j+1)%7)
@@ -57,16 +59,16 @@ func (d toy) Batch(_ string, idx []int, dst *Batch) error {
 // TestModelsLearn trains each model, by presets and with each of its parts, for some
 // steps: the loss falls.
 func TestModelsLearn(t *testing.T) {
-	image := Form{Kind: "image", Dims: []int{9, 8, 2}, Classes: 2, Terms: 1}
-	text := Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
-	line := Form{Kind: "series", Dims: []int{10, 3}, Terms: 2}
+	image := data.Form{Kind: "image", Dims: []int{9, 8, 2}, Classes: 2, Terms: 1}
+	text := data.Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
+	line := data.Form{Kind: "series", Dims: []int{10, 3}, Terms: 2}
 	for _, c := range []struct {
 		model string
 		args  map[string]int64
-		form  Form
+		form  data.Form
 	}{
 		{"mlp", map[string]int64{"hidden": 16, "dropout": 100}, image},
-		{"mlp", map[string]int64{"layers": 1}, Form{Kind: "table", Dims: []int{5}, Classes: 2, Terms: 1}},
+		{"mlp", map[string]int64{"layers": 1}, data.Form{Kind: "table", Dims: []int{5}, Classes: 2, Terms: 1}},
 		{"convnet", map[string]int64{"filters": 4, "dense": 8, "dropout": 200}, image},
 		{"resnet", map[string]int64{"filters": 4, "squeeze": 2}, image},
 		{"resnet", map[string]int64{"filters": 4, "norm": 2, "groups": 2, "dropout": 100}, image},
@@ -79,7 +81,7 @@ func TestModelsLearn(t *testing.T) {
 		{"seq", map[string]int64{"hidden": 8, "layers": 3}, line},
 		{"seq", map[string]int64{"hidden": 8, "layers": 1, "cell": 2, "quantiles": 5, "dropout": 50}, line},
 	} {
-		cfg := Config{Model: c.model, Args: FitArgs(c.model, c.args, c.form), Data: toy{c.form, 64}, Seed: 1, Threads: 1,
+		cfg := Config{Model: c.model, Args: nets.FitArgs(c.model, c.args, c.form), Data: toy{c.form, 64}, Seed: 1, Threads: 1,
 			Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 16}}
 		tr := mustNew(t, cfg)
 		first := mustTrain(t, tr, Job{Spans: span(0, 64)})
@@ -93,11 +95,11 @@ func TestModelsLearn(t *testing.T) {
 			t.Errorf("%s %v: loss %v, then %v", c.model, c.args, first.Loss, last.Loss)
 		}
 		params, buffers := tr.Reached()
-		s, err := tr.Eval(context.Background(), params, buffers, SplitTest, 0)
+		s, err := tr.Eval(context.Background(), params, buffers, data.Test, 0)
 		if err != nil || s.Samples != 64 || !(s.Loss < 10) {
 			t.Errorf("%s %v: %+v, %v", c.model, c.args, s, err)
 		}
-		out, err := tr.Predict(context.Background(), params, buffers, SplitTest)
+		out, err := tr.Predict(context.Background(), params, buffers, data.Test)
 		if err != nil || len(out)%64 != 0 || len(out) == 0 {
 			t.Errorf("%s %v: %d outputs, %v", c.model, c.args, len(out), err)
 		}
@@ -105,13 +107,13 @@ func TestModelsLearn(t *testing.T) {
 }
 
 func TestModelArguments(t *testing.T) {
-	for _, m := range Models() {
-		for _, p := range append(ModelPresets(m), "") {
-			args, err := PresetArgs(m, p, nil)
+	for _, m := range nets.Names() {
+		for _, p := range append(nets.Presets(m), "") {
+			args, err := nets.PresetArgs(m, p, nil)
 			if err != nil {
 				t.Errorf("%s %s: %v", m, p, err)
 			}
-			if _, err := NewModel(m, args); err != nil {
+			if _, err := nets.New(m, args); err != nil {
 				t.Errorf("%s %s: %v", m, p, err)
 			}
 		}
@@ -134,23 +136,23 @@ func TestModelArguments(t *testing.T) {
 		"kv gpt2":  {"gpt", map[string]int64{"heads": 4, "kv_heads": 2}, "style 2"},
 		"odd head": {"gpt", map[string]int64{"dim": 12, "heads": 4, "style": 2}, "halves"},
 	} {
-		if _, err := NewModel(c.model, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := nets.New(c.model, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
-	if _, err := PresetArgs("gpt", "giant", nil); err == nil {
+	if _, err := nets.PresetArgs("gpt", "giant", nil); err == nil {
 		t.Error("an unknown preset is taken")
 	}
-	table := Form{Kind: "table", Dims: []int{5}, Classes: 3, Terms: 1}
-	for what, f := range map[string]Form{
+	table := data.Form{Kind: "table", Dims: []int{5}, Classes: 3, Terms: 1}
+	for what, f := range map[string]data.Form{
 		"kind": {Kind: "text", Dims: []int{5}, Classes: 3, Terms: 5}, "size": {Kind: "table", Dims: []int{6}, Classes: 3, Terms: 1},
 		"classes": {Kind: "table", Dims: []int{5}, Classes: 4, Terms: 1}, "terms": {Kind: "table", Dims: []int{5}, Classes: 3, Terms: 2}, "targets": {Kind: "table", Dims: []int{5}, Terms: 1},
 	} {
-		if fits(table, f) == nil {
+		if nets.Fits(table, f) == nil {
 			t.Errorf("%s: data that do not fit are taken", what)
 		}
 	}
-	if err := fits(table, table); err != nil {
+	if err := nets.Fits(table, table); err != nil {
 		t.Error(err)
 	}
 }
@@ -161,12 +163,12 @@ func writeDigits(t *testing.T, n int) string {
 	dir := t.TempDir()
 	for prefix, k := range map[string]int{"train": n, "t10k": 2} {
 		images := binary.BigEndian.AppendUint32([]byte{0, 0, 8, 3}, uint32(k))
-		images = append(images, 0, 0, 0, Side, 0, 0, 0, Side)
+		images = append(images, 0, 0, 0, data.Side, 0, 0, 0, data.Side)
 		labels := binary.BigEndian.AppendUint32([]byte{0, 0, 8, 1}, uint32(k))
 		for i := range k {
 			labels = append(labels, byte(i%10))
-			for j := range Side * Side {
-				images = append(images, byte(i*Side*Side+j))
+			for j := range data.Side * data.Side {
+				images = append(images, byte(i*data.Side*data.Side+j))
 			}
 		}
 		for name, b := range map[string][]byte{"-images-idx3-ubyte": images, "-labels-idx1-ubyte": labels} {
@@ -192,10 +194,10 @@ func TestTaskFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tr.Steps != 1000 || tr.Final != SplitTest || tr.EvalSplit != SplitValid || tr.EvalEvery != 50 || tr.SaveEvery != 50 || tr.LogEvery != 10 || len(tr.Run) != 64 {
+		if tr.Steps != 1000 || tr.Final != data.Test || tr.EvalSplit != data.Valid || tr.EvalEvery != 50 || tr.SaveEvery != 50 || tr.LogEvery != 10 || len(tr.Run) != 64 {
 			t.Errorf("%s: %+v", task, tr.Solo)
 		}
-		if n := tr.Data.Len(SplitTrain) + tr.Data.Len(SplitValid); n < 50 || tr.Data.Len(SplitValid) == 0 {
+		if n := tr.Data.Len(data.Train) + tr.Data.Len(data.Valid); n < 50 || tr.Data.Len(data.Valid) == 0 {
 			t.Errorf("%s: %d samples", task, n)
 		}
 	}
@@ -225,9 +227,9 @@ func TestOptimizerSpec(t *testing.T) {
 // TestPartialBatch ends an epoch inside a batch: what fills it up is no part of a
 // batch norm's statistics.
 func TestPartialBatch(t *testing.T) {
-	form := Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
+	form := data.Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
 	run := func(batch int) []float32 {
-		tr := mustNew(t, Config{Model: "resnet", Args: FitArgs("resnet", map[string]int64{"filters": 4}, form), Data: toy{form, 30}, Seed: 1, Threads: 1,
+		tr := mustNew(t, Config{Model: "resnet", Args: nets.FitArgs("resnet", map[string]int64{"filters": 4}, form), Data: toy{form, 30}, Seed: 1, Threads: 1,
 			Inner: Inner{Optimizer: "sgd", LR: 1e-3, Batch: batch}})
 		return slices.Clone(mustTrain(t, tr, Job{Spans: span(0, 3)}).Buffers)
 	}
@@ -243,14 +245,14 @@ func TestPartialBatch(t *testing.T) {
 // the loss falls by a third at least. Muon with a boost ends elsewhere than without,
 // and needs memory beside the plan, which the bound counts.
 func TestOptimizers(t *testing.T) {
-	form := Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
+	form := data.Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
 	train := func(o OptimizerSpec, bound int64) (first, last float32, peak int64, err error) {
 		i, err := o.inner()
 		if err != nil {
 			t.Fatal(err)
 		}
 		i.Schedule = Schedule{}
-		tr, err := New(Config{Model: "gpt", Args: FitArgs("gpt", map[string]int64{"dim": 16, "heads": 2}, form), Data: toy{form, 64}, Seed: 1, Threads: 1, Inner: i, MaxBytes: bound})
+		tr, err := New(Config{Model: "gpt", Args: nets.FitArgs("gpt", map[string]int64{"dim": 16, "heads": 2}, form), Data: toy{form, 64}, Seed: 1, Threads: 1, Inner: i, MaxBytes: bound})
 		if err != nil {
 			return 0, 0, 0, err
 		}
@@ -306,21 +308,21 @@ func TestOptimizers(t *testing.T) {
 // TestModelBits trains with one, two and three threads and on the reference: each
 // model's updates and buffers have the same bits.
 func TestModelBits(t *testing.T) {
-	image := Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
+	image := data.Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
 	for _, c := range []struct {
 		model string
 		args  map[string]int64
-		form  Form
+		form  data.Form
 	}{
 		{"resnet", map[string]int64{"filters": 4, "squeeze": 2, "dropout": 100}, image},
 		{"resnet", map[string]int64{"filters": 4, "norm": 2}, image},
 		{"resnet", map[string]int64{"filters": 4}, image},
-		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "dropout": 100}, Form{Kind: "text", Dims: []int{9}, Classes: 7, Terms: 9}},
-		{"seq", map[string]int64{"hidden": 5, "layers": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
-		{"seq", map[string]int64{"hidden": 5, "layers": 1, "cell": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
+		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "dropout": 100}, data.Form{Kind: "text", Dims: []int{9}, Classes: 7, Terms: 9}},
+		{"seq", map[string]int64{"hidden": 5, "layers": 2}, data.Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
+		{"seq", map[string]int64{"hidden": 5, "layers": 1, "cell": 2}, data.Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
 	} {
 		run := func(d ops.Device, threads int) Update {
-			tr := mustNew(t, Config{Model: c.model, Args: FitArgs(c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
+			tr := mustNew(t, Config{Model: c.model, Args: nets.FitArgs(c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
 				Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 6, Clip: 1}})
 			u := mustTrain(t, tr, Job{Spans: span(0, 18)})
 			u.Buffers = slices.Clone(u.Buffers)
@@ -328,7 +330,7 @@ func TestModelBits(t *testing.T) {
 		}
 		want := run(ops.Reference(), 1)
 		for threads := 1; threads <= 3; threads++ {
-			if got := run(ops.CPU(), threads); !same(got.Delta, want.Delta) || !same(got.Buffers, want.Buffers) || got.Loss != want.Loss {
+			if got := run(ops.CPU(), threads); !Same(got.Delta, want.Delta) || !Same(got.Buffers, want.Buffers) || got.Loss != want.Loss {
 				t.Errorf("%s %v with %d threads: loss %v, want %v", c.model, c.args, threads, got.Loss, want.Loss)
 			}
 		}
@@ -349,7 +351,7 @@ func TestRecompute(t *testing.T) {
 			got := mustTrain(t, tr, Job{Spans: span(0, 12)})
 			if again == 0 {
 				want, peak = got, tr.Peak()
-			} else if !same(got.Delta, want.Delta) || got.Loss != want.Loss || tr.Peak() >= peak {
+			} else if !Same(got.Delta, want.Delta) || got.Loss != want.Loss || tr.Peak() >= peak {
 				t.Errorf("style %d: loss %v, want %v; %d bytes, %d where layers are kept", style, got.Loss, want.Loss, tr.Peak(), peak)
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"math"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -20,8 +22,8 @@ type RunFile struct {
 	Compute   string        `toml:"compute" comment:"float32, or bf16: products of linear layers and attention in bfloat16; its bits depend on the processor"`
 	Steps     uint64        `toml:"steps" comment:"optimizer updates; or epochs"`
 	Epochs    float64       `toml:"epochs" comment:"passes over the training split"`
-	Data      DataSpec      `toml:"data"`
-	Model     ModelSpec     `toml:"model"`
+	Data      data.Spec     `toml:"data"`
+	Model     nets.Spec     `toml:"model"`
 	Optimizer OptimizerSpec `toml:"optimizer"`
 	Eval      EvalSpec      `toml:"eval"`
 	Output    OutputSpec    `toml:"output"`
@@ -77,17 +79,17 @@ func (r RunFile) Open(base string) (*Training, error) {
 	if r.Schema != 1 {
 		return nil, fmt.Errorf("schema is %d, want 1", r.Schema)
 	}
-	r.Data.rebase(base)
-	set, err := OpenData(r.Data)
+	r.Data.Rebase(base)
+	set, err := data.Open(r.Data)
 	if err != nil {
 		return nil, err
 	}
-	args, err := PresetArgs(r.Model.Name, r.Model.Preset, r.Model.args())
+	args, err := nets.PresetArgs(r.Model.Name, r.Model.Preset, r.Model.Args())
 	if err != nil {
 		return nil, err
 	}
 	t := &Training{}
-	t.Config = Config{Model: r.Model.Name, Args: FitArgs(r.Model.Name, args, set.Form()), Data: set, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
+	t.Config = Config{Model: r.Model.Name, Args: nets.FitArgs(r.Model.Name, args, set.Form()), Data: set, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
 	if t.Compute, err = computeType(r.Compute); err != nil {
 		return nil, err
 	}
@@ -101,7 +103,7 @@ func (r RunFile) Open(base string) (*Training, error) {
 	s.Total = t.Steps
 	s.Warmup = min(s.Warmup, t.Steps-1)
 	if r.Model.Start != "" {
-		if t.Start, err = readStart(rebased(base, r.Model.Start), t.Args, r.Model.Name); err != nil {
+		if t.Start, err = nets.ReadStart(data.Rebased(base, r.Model.Start), t.Args, r.Model.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +125,7 @@ func computeType(name string) (ops.DType, error) {
 
 // digest names what decides the bits: the file without the keys that do not, the
 // data and the first weights.
-func (r RunFile) digest(set Dataset) (string, error) {
+func (r RunFile) digest(set data.Set) (string, error) {
 	root, err := set.Digest()
 	if err != nil {
 		return "", err
@@ -138,14 +140,14 @@ func (r RunFile) digest(set Dataset) (string, error) {
 }
 
 // length is the number of steps.
-func (r RunFile) length(set Dataset) (uint64, error) {
+func (r RunFile) length(set data.Set) (uint64, error) {
 	if (r.Steps > 0) == (r.Epochs > 0) {
 		return 0, fmt.Errorf("steps is %d and epochs is %v: give one of them", r.Steps, r.Epochs)
 	}
 	if r.Steps > 0 {
 		return r.Steps, nil
 	}
-	n := r.Epochs * float64(set.Len(SplitTrain)) / float64(r.Optimizer.batch()*max(1, r.Optimizer.Accumulate))
+	n := r.Epochs * float64(set.Len(data.Train)) / float64(r.Optimizer.batch()*max(1, r.Optimizer.Accumulate))
 	return max(1, uint64(math.Ceil(min(n, 1<<40)))), nil
 }
 
@@ -197,7 +199,7 @@ func (o OptimizerSpec) inner() (Inner, error) {
 }
 
 // measures fills in when and where is measured.
-func (r RunFile) measures(t *Training, set Dataset) {
+func (r RunFile) measures(t *Training, set data.Set) {
 	part := func(every, parts uint64) uint64 {
 		if every == 0 {
 			every = max(1, t.Steps/parts)
@@ -216,11 +218,11 @@ func (r RunFile) measures(t *Training, set Dataset) {
 				return s
 			}
 		}
-		return SplitTrain
+		return data.Train
 	}
-	t.EvalSplit, t.EvalMost, t.KeepBest = first(r.Eval.Split, SplitValid), r.Eval.Samples, r.Eval.Keep == "best"
-	t.Final = first(r.Eval.Final, SplitTest, SplitValid)
-	if r.Eval.Split == "" && set.Len(SplitValid) == 0 { // nothing to look at on the way
+	t.EvalSplit, t.EvalMost, t.KeepBest = first(r.Eval.Split, data.Valid), r.Eval.Samples, r.Eval.Keep == "best"
+	t.Final = first(r.Eval.Final, data.Test, data.Valid)
+	if r.Eval.Split == "" && set.Len(data.Valid) == 0 { // nothing to look at on the way
 		t.EvalEvery = 0
 	}
 }

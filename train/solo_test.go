@@ -11,13 +11,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // soloOf is a short training of the small gpt.
 func soloOf(dir string) Solo {
 	c := small()
 	c.Inner.Schedule = Schedule{Decay: "cosine", Warmup: 3, Total: 24, Floor: 0.1}
-	return Solo{Config: c, Steps: 24, LogEvery: 2, EvalEvery: 8, SaveEvery: 4, EvalSplit: SplitTest, EvalMost: 8, Dir: dir, Run: "r"}
+	return Solo{Config: c, Steps: 24, LogEvery: 2, EvalEvery: 8, SaveEvery: 4, EvalSplit: data.Test, EvalMost: 8, Dir: dir, Run: "r"}
 }
 
 func mustSolo(t *testing.T, s Solo) Result {
@@ -51,25 +54,25 @@ func TestSoloResumes(t *testing.T) {
 			t.Fatalf("stop at point %d: %v", stop, err)
 		}
 		got := mustSolo(t, soloOf(dir))
-		if got.Resumed != uint64(2*stop) || !same(got.Params, want.Params) {
-			t.Errorf("stop at point %d: went on from step %d, equal: %v", stop, got.Resumed, same(got.Params, want.Params))
+		if got.Resumed != uint64(2*stop) || !Same(got.Params, want.Params) {
+			t.Errorf("stop at point %d: went on from step %d, equal: %v", stop, got.Resumed, Same(got.Params, want.Params))
 		}
 		if a, b := steps(t, whole), steps(t, dir); a != b {
 			t.Errorf("stop at point %d: curve %q, want %q", stop, b, a)
 		}
 	}
 	// A finished training is not trained again.
-	if again := mustSolo(t, soloOf(whole)); again.Resumed != 24 || !same(again.Params, want.Params) {
+	if again := mustSolo(t, soloOf(whole)); again.Resumed != 24 || !Same(again.Params, want.Params) {
 		t.Errorf("again: went on from %d", again.Resumed)
 	}
 	// The model file holds the parameters under their names.
-	tensors, err := ReadModel(filepath.Join(whole, ModelFile))
+	tensors, err := weights.Read(filepath.Join(whole, weights.ModelFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tr := mustNew(t, small())
 	params, buffers := make([]float32, len(want.Params)), make([]float32, len(want.Buffers))
-	if err := putTensors(tr.Schema(), params, buffers, tensors); err != nil || !same(params, want.Params) {
+	if err := weights.Put(tr.Schema(), params, buffers, tensors); err != nil || !Same(params, want.Params) {
 		t.Errorf("model file: %v", err)
 	}
 	other := soloOf(whole)
@@ -111,7 +114,7 @@ func TestSoloKeepsTheBest(t *testing.T) {
 	if len(losses) != 3 || r.Best != least {
 		t.Fatalf("losses %v, best %v", losses, r.Best)
 	}
-	got, err := Measure(context.Background(), s.Config, r.Params, r.Buffers, SplitTest)
+	got, err := Measure(context.Background(), s.Config, r.Params, r.Buffers, data.Test)
 	if err != nil || got.Samples != 50 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -124,8 +127,8 @@ func TestSoloIsChecked(t *testing.T) {
 		"eval between":  func(s *Solo) { s.EvalEvery = 3 },
 		"save between":  func(s *Solo) { s.SaveEvery = 5 },
 		"best unjudged": func(s *Solo) { s.KeepBest, s.EvalEvery = true, 0 },
-		"start":         func(s *Solo) { s.Start = []Tensor{{"nothing", []int{1}, []float32{1}}} },
-		"start shape":   func(s *Solo) { s.Start = []Tensor{{"lnf.bias", []int{1}, []float32{1}}} },
+		"start":         func(s *Solo) { s.Start = []weights.Tensor{{Name: "nothing", Shape: []int{1}, Data: []float32{1}}} },
+		"start shape":   func(s *Solo) { s.Start = []weights.Tensor{{Name: "lnf.bias", Shape: []int{1}, Data: []float32{1}}} },
 		"schedule":      func(s *Solo) { s.Inner.Schedule.Warmup = 99 },
 		"decay":         func(s *Solo) { s.Inner.Schedule.Decay = "steep" },
 		"floor":         func(s *Solo) { s.Inner.Schedule.Floor = 2 },
@@ -315,7 +318,7 @@ func TestCheckpointIsWholeOrRefused(t *testing.T) {
 		if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadCheckpoint(dir); !errors.Is(err, ErrData) {
+		if _, err := loadCheckpoint(dir); !errors.Is(err, weights.ErrFile) {
 			t.Fatalf("cut to %d bytes: %v", n, err)
 		}
 	}

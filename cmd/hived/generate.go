@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // generated is what `hived generate --json` prints.
@@ -54,7 +55,7 @@ func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 			f.tokenizer = p
 		}
 	}
-	g, err := train.OpenGenerator(model, f.tokenizer)
+	g, err := nets.OpenGenerator(model, f.tokenizer)
 	if err != nil {
 		return exit.Fail(exit.Failed, err, "open model %s", model)
 	}
@@ -88,10 +89,10 @@ func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 }
 
 // most is the number of tokens, prompt included.
-func (f *generateFlags) most(g *train.Generator) int { return min(g.Context(), f.tokens+f.given) }
+func (f *generateFlags) most(g *nets.Generator) int { return min(g.Context(), f.tokens+f.given) }
 
 // start reads the prompt.
-func (f *generateFlags) start(g *train.Generator) (ids []int32, err error) {
+func (f *generateFlags) start(g *nets.Generator) (ids []int32, err error) {
 	if f.prompt != "" {
 		ids, err = g.Encode(f.prompt)
 		if err != nil {
@@ -113,7 +114,7 @@ func (f *generateFlags) start(g *train.Generator) (ids []int32, err error) {
 	return ids, nil
 }
 
-func (a *app) printGenerated(c *cobra.Command, g *train.Generator, ids []int32, streamed bool) error {
+func (a *app) printGenerated(c *cobra.Command, g *nets.Generator, ids []int32, streamed bool) error {
 	text, err := g.Decode(ids)
 	if err != nil {
 		text = ""
@@ -133,10 +134,10 @@ func (a *app) printGenerated(c *cobra.Command, g *train.Generator, ids []int32, 
 func hfCmd() *cobra.Command {
 	return &cobra.Command{Use: "hf MODEL DIR", Short: "Write a gpt under the names of Hugging Face, adapters added in", Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := train.ExportHF(args[0], args[1]); err != nil {
+			if err := nets.ExportHF(args[0], args[1]); err != nil {
 				return exit.Fail(exit.Failed, err, "export %s", args[0])
 			}
-			fmt.Fprintf(c.OutOrStdout(), "wrote config.json and %s to %s\n", train.ModelFile, args[1])
+			fmt.Fprintf(c.OutOrStdout(), "wrote config.json and %s to %s\n", weights.ModelFile, args[1])
 			return nil
 		}}
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // trainReport is what `hived train --json` prints.
@@ -122,7 +124,7 @@ func (a *app) train(c *cobra.Command, r train.RunFile, base string, f trainFlags
 	t, err := r.Open(base)
 	if err != nil {
 		code := exit.Config
-		if errors.Is(err, train.ErrData) {
+		if errors.Is(err, weights.ErrFile) {
 			code = exit.Failed
 		}
 		return exit.Fail(code, err, "run %q not started", r.Name)
@@ -177,7 +179,7 @@ func (a *app) trainReport(c *cobra.Command, r train.RunFile, t *train.Training, 
 		fmt.Fprintln(out, l)
 	}
 	if t.Dir != "" {
-		fmt.Fprintf(out, "model in %s\n", filepath.Join(t.Dir, train.ModelFile))
+		fmt.Fprintf(out, "model in %s\n", filepath.Join(t.Dir, weights.ModelFile))
 	}
 	return nil
 }
@@ -201,8 +203,8 @@ func (a *app) trainOutput(c *cobra.Command, t *train.Training) (done func()) {
 			p.Wait()
 		}
 	}
-	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model, t.Data.Len(train.SplitTrain), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
-	if n, ok := t.Data.(train.Noter); ok {
+	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model, t.Data.Len(data.Train), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
+	if n, ok := t.Data.(data.Noter); ok {
 		for _, s := range n.Notes() {
 			line(s)
 		}

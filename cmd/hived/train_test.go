@@ -17,6 +17,9 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // runFile writes a text and a run file that trains on it, and returns its path.
@@ -102,11 +105,11 @@ func TestTrainSurvivesKills(t *testing.T) {
 		cancel()
 	}
 	t.Logf("%d kills", kills)
-	a, err := os.ReadFile(filepath.Join(dir, "whole", train.ModelFile))
+	a, err := os.ReadFile(filepath.Join(dir, "whole", weights.ModelFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "killed", train.ModelFile))
+	b, err := os.ReadFile(filepath.Join(dir, "killed", weights.ModelFile))
 	if err != nil || !bytes.Equal(a, b) {
 		t.Errorf("%d and %d bytes, equal: %v, %v", len(a), len(b), bytes.Equal(a, b), err)
 	}
@@ -287,7 +290,7 @@ func TestExamples(t *testing.T) {
 		if err := r.Data.Validate(); err != nil {
 			t.Errorf("%s: %v", f, err)
 		}
-		if r.Schema != 1 || (r.Steps > 0) == (r.Epochs > 0) || !slices.Contains(train.Models(), r.Model.Name) {
+		if r.Schema != 1 || (r.Steps > 0) == (r.Epochs > 0) || !slices.Contains(nets.Names(), r.Model.Name) {
 			t.Errorf("%s: %+v", f, r)
 		}
 	}
@@ -295,12 +298,12 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range train.Models() {
+	for _, m := range nets.Names() {
 		if !strings.Contains(string(guide), "`"+m+"`") {
 			t.Errorf("docs/train.md does not name the model %s", m)
 		}
 	}
-	for _, f := range train.Formats() {
+	for _, f := range data.Formats() {
 		if !strings.Contains(string(guide), "`"+f+"`") {
 			t.Errorf("docs/train.md does not name the format %s", f)
 		}
