@@ -141,7 +141,7 @@ func TestJoinNobody(t *testing.T) {
 // mnist skips a test where the data set cannot be found.
 func mnist(t *testing.T) {
 	t.Helper()
-	if _, err := data.OpenTask("mnist", ""); err != nil {
+	if _, err := data.Open(data.Spec{Format: "mnist"}); err != nil {
 		t.Skipf("NOT HERE: %v", err)
 	}
 }

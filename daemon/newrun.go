@@ -8,7 +8,6 @@ import (
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/train"
-	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -64,7 +63,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	if err != nil {
 		return nil, exit.Fail(exit.Usage, err, "run refused")
 	}
-	data, err := data.OpenTask(s.Task, d.cfg.Data)
+	data, err := train.OpenDataOf(wire.DataContract{Name: s.Task}, d.cfg.Data)
 	if err != nil {
 		return nil, exit.Fail(exit.Failed, err, "open data %q", s.Task)
 	}

@@ -139,7 +139,7 @@ func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, er
 	if err := renameio.WriteFile(filepath.Join(dir, "genesis"), sealed, 0o600); err != nil {
 		return nil, exit.Fail(exit.Resource, err, "keep genesis")
 	}
-	data, err := data.OpenTask(g.Data[0].Name, d.cfg.Data)
+	data, err := train.OpenDataOf(g.Data[0], d.cfg.Data)
 	if err != nil {
 		return nil, exit.Fail(exit.Incompatible, err, "run %s needs data %q", g.Name, g.Data[0].Name)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
-	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
@@ -390,7 +389,7 @@ func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, [
 
 // evaluate measures the first and the last version on the test split.
 func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *elastic.State, dataDir string) error {
-	data, err := data.OpenTask(e.g.Data[0].Name, dataDir)
+	data, err := train.OpenDataOf(e.g.Data[0], dataDir)
 	if err != nil {
 		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: the data is not here")
 	}

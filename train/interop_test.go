@@ -178,12 +178,12 @@ func TestHuggingFaceForms(t *testing.T) {
 			byName[x.Name] = x
 		}
 		for _, x := range a.Tensors {
-			if y := byName[x.Name]; !slices.Equal(x.Shape, y.Shape) || !Same(x.Data, y.Data) {
+			if y := byName[x.Name]; !slices.Equal(x.Shape, y.Shape) || !same(x.Data, y.Data) {
 				t.Errorf("%s: tensor %s is %v, want %v", name, x.Name, y.Shape, x.Shape)
 			}
 		}
 		ids := []int32{1, 200, 3, 3, 250, 17, 0, 9}
-		if x, y := scoresOf(t, dir, ids), scoresOf(t, hf, ids); !Same(x, y) {
+		if x, y := scoresOf(t, dir, ids), scoresOf(t, hf, ids); !same(x, y) {
 			t.Errorf("%s: the model computes something else when it is back", name)
 		}
 		compareGraph(t, hf, ids)
@@ -237,7 +237,7 @@ func TestAdapters(t *testing.T) {
 						break
 					}
 				}
-			case ok && len(x.Shape) == 2 && !Same(was.Data, x.Data):
+			case ok && len(x.Shape) == 2 && !same(was.Data, x.Data):
 				t.Errorf("frozen %s has changed", x.Name)
 			}
 		}

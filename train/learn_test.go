@@ -97,7 +97,7 @@ func learner(t *testing.T, task string, tune bool) (*Trainer, data.Set) {
 	if ops.CPU().Info().Name != "cpu" {
 		t.Skip("built without cgo: too slow for real data")
 	}
-	set, err := data.OpenTask(task, "")
+	set, err := OpenDataOf(wire.DataContract{Name: task}, "")
 	need(t, err)
 	if tune {
 		set = tenth{set}
@@ -152,7 +152,7 @@ func TestTune(t *testing.T) {
 	if task == "" {
 		t.Skip("HIVED_TUNE names no task to print learning curves of")
 	}
-	set, err := data.OpenTask(task, "")
+	set, err := OpenDataOf(wire.DataContract{Name: task}, "")
 	need(t, err)
 	if task == "mnist" {
 		set = tenth{set}

@@ -330,7 +330,7 @@ func TestModelBits(t *testing.T) {
 		}
 		want := run(ops.Reference(), 1)
 		for threads := 1; threads <= 3; threads++ {
-			if got := run(ops.CPU(), threads); !Same(got.Delta, want.Delta) || !Same(got.Buffers, want.Buffers) || got.Loss != want.Loss {
+			if got := run(ops.CPU(), threads); !same(got.Delta, want.Delta) || !same(got.Buffers, want.Buffers) || got.Loss != want.Loss {
 				t.Errorf("%s %v with %d threads: loss %v, want %v", c.model, c.args, threads, got.Loss, want.Loss)
 			}
 		}
@@ -351,7 +351,7 @@ func TestRecompute(t *testing.T) {
 			got := mustTrain(t, tr, Job{Spans: span(0, 12)})
 			if again == 0 {
 				want, peak = got, tr.Peak()
-			} else if !Same(got.Delta, want.Delta) || got.Loss != want.Loss || tr.Peak() >= peak {
+			} else if !same(got.Delta, want.Delta) || got.Loss != want.Loss || tr.Peak() >= peak {
 				t.Errorf("style %d: loss %v, want %v; %d bytes, %d where layers are kept", style, got.Loss, want.Loss, tr.Peak(), peak)
 			}
 		}

@@ -54,15 +54,15 @@ func TestSoloResumes(t *testing.T) {
 			t.Fatalf("stop at point %d: %v", stop, err)
 		}
 		got := mustSolo(t, soloOf(dir))
-		if got.Resumed != uint64(2*stop) || !Same(got.Params, want.Params) {
-			t.Errorf("stop at point %d: went on from step %d, equal: %v", stop, got.Resumed, Same(got.Params, want.Params))
+		if got.Resumed != uint64(2*stop) || !same(got.Params, want.Params) {
+			t.Errorf("stop at point %d: went on from step %d, equal: %v", stop, got.Resumed, same(got.Params, want.Params))
 		}
 		if a, b := steps(t, whole), steps(t, dir); a != b {
 			t.Errorf("stop at point %d: curve %q, want %q", stop, b, a)
 		}
 	}
 	// A finished training is not trained again.
-	if again := mustSolo(t, soloOf(whole)); again.Resumed != 24 || !Same(again.Params, want.Params) {
+	if again := mustSolo(t, soloOf(whole)); again.Resumed != 24 || !same(again.Params, want.Params) {
 		t.Errorf("again: went on from %d", again.Resumed)
 	}
 	// The model file holds the parameters under their names.
@@ -72,7 +72,7 @@ func TestSoloResumes(t *testing.T) {
 	}
 	tr := mustNew(t, small())
 	params, buffers := make([]float32, len(want.Params)), make([]float32, len(want.Buffers))
-	if err := weights.Put(tr.Schema(), params, buffers, tensors); err != nil || !Same(params, want.Params) {
+	if err := weights.Put(tr.Schema(), params, buffers, tensors); err != nil || !same(params, want.Params) {
 		t.Errorf("model file: %v", err)
 	}
 	other := soloOf(whole)

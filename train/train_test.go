@@ -53,7 +53,7 @@ func bitsOf(x []float32) []uint32 {
 	return b
 }
 
-func Same(a, b []float32) bool { return slices.Equal(bitsOf(a), bitsOf(b)) }
+func same(a, b []float32) bool { return slices.Equal(bitsOf(a), bitsOf(b)) }
 
 func span(lo, hi uint64) []wire.Span { return []wire.Span{{Lo: lo, Hi: hi}} }
 
@@ -72,7 +72,7 @@ func TestDevicesAgree(t *testing.T) {
 	}
 	for threads := 1; threads <= 3; threads++ {
 		got, state := run(ops.CPU(), threads)
-		if !Same(got.Delta, want.Delta) || got.Loss != want.Loss || state != wantState {
+		if !same(got.Delta, want.Delta) || got.Loss != want.Loss || state != wantState {
 			t.Errorf("%d threads: loss %v, want %v; states equal: %v", threads, got.Loss, want.Loss, state == wantState)
 		}
 	}
@@ -157,7 +157,7 @@ func TestStopsBetweenSteps(t *testing.T) {
 	c, reads := small(), 0
 	c.Data = stopping{c.Data.(noise), cancel, &reads}
 	u, err := mustNew(t, c).Train(ctx, Job{Spans: span(0, 40)})
-	if err != nil || u.Steps != 2 || u.Used != 8 || !Same(u.Delta, want.Delta) {
+	if err != nil || u.Steps != 2 || u.Used != 8 || !same(u.Delta, want.Delta) {
 		t.Errorf("stopped after %d steps, %d samples: %v", u.Steps, u.Used, err)
 	}
 }
@@ -219,7 +219,7 @@ func TestEvalDisturbsNothing(t *testing.T) {
 	if tr.StateDigest() != before {
 		t.Error("evaluation changed the optimizer's state")
 	}
-	if got := mustTrain(t, tr, Job{Spans: span(0, 16)}); !Same(got.Delta, want.Delta) {
+	if got := mustTrain(t, tr, Job{Spans: span(0, 16)}); !same(got.Delta, want.Delta) {
 		t.Error("evaluation changed the training")
 	}
 	if _, err := tr.Eval(context.Background(), theta, buffers, "nowhere", 1); err == nil {
@@ -241,7 +241,7 @@ func TestResetIsNew(t *testing.T) {
 	if tr.StateDigest() != fresh {
 		t.Error("reset leaves another state than that of a new trainer")
 	}
-	if again := mustTrain(t, tr, Job{Spans: span(0, 12)}); !Same(again.Delta, first.Delta) {
+	if again := mustTrain(t, tr, Job{Spans: span(0, 12)}); !same(again.Delta, first.Delta) {
 		t.Error("the same job after a reset gives another update")
 	}
 }
@@ -263,11 +263,11 @@ func TestSchemaAndInit(t *testing.T) {
 			t.Errorf("%s: schema of %d parameters, vector of %d, want %d", name, s.Params(), len(p), params)
 		}
 		q, _ := tr.Init()
-		if !Same(p, q) {
+		if !same(p, q) {
 			t.Errorf("%s: two starts differ", name)
 		}
 		c.Seed++
-		if o, _ := mustNew(t, c).Init(); Same(p, o) {
+		if o, _ := mustNew(t, c).Init(); same(p, o) {
 			t.Errorf("%s: another seed gives the same start", name)
 		}
 		h := wire.Sum(bytesOf(p))

@@ -59,11 +59,11 @@ func zipped(b []byte) []byte {
 }
 
 func TestMNISTFromFiles(t *testing.T) {
-	plain, err := OpenTask("mnist", writeMNIST(t, 3, nil))
+	plain, err := Open(Spec{Format: "mnist", Path: writeMNIST(t, 3, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed, err := OpenTask("mnist", writeMNIST(t, 3, func(_ string, b []byte) []byte { return zipped(b) }))
+	packed, err := openMNIST(writeMNIST(t, 3, func(_ string, b []byte) []byte { return zipped(b) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestMNISTFromFiles(t *testing.T) {
 			t.Errorf("sample %d is read", i)
 		}
 	}
-	other, err := OpenTask("mnist", writeMNIST(t, 3, func(name string, b []byte) []byte {
+	other, err := openMNIST(writeMNIST(t, 3, func(name string, b []byte) []byte {
 		if strings.HasPrefix(name, "t10k-labels") {
 			b[len(b)-1] = 7
 		}
@@ -123,7 +123,7 @@ func TestMNISTRefusals(t *testing.T) {
 		{"train-labels", "labels", func(b []byte) []byte { return idx(idxLabels, []uint32{2}, b[8:10]) }},
 		{"t10k-labels", "header", func([]byte) []byte { return nil }},
 	} {
-		_, err := OpenTask("mnist", writeMNIST(t, 3, func(name string, b []byte) []byte {
+		_, err := openMNIST(writeMNIST(t, 3, func(name string, b []byte) []byte {
 			if strings.HasPrefix(name, c.file) {
 				return c.change(b)
 			}
@@ -133,7 +133,7 @@ func TestMNISTRefusals(t *testing.T) {
 			t.Errorf("%s, %s: %v", c.file, c.what, err)
 		}
 	}
-	if _, err := OpenTask("birds", ""); !errors.Is(err, weights.ErrFile) {
+	if _, err := Open(Spec{Format: "birds"}); err == nil || !strings.Contains(err.Error(), "want csv, images") {
 		t.Errorf("unknown task: %v", err)
 	}
 }
@@ -160,8 +160,8 @@ func TestText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := TextConfig{Context: 16, Bytes: 1 << 14, Seed: 1}
-	d, err := OpenText(dir, c)
+	c := textConfig{Context: 16, Bytes: 1 << 14, Seed: 1}
+	d, err := openText(dir, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestText(t *testing.T) {
 		t.Error("the last label is not the byte behind the window")
 	}
 	a, _ := d.Digest()
-	again, err := OpenText(dir, c)
+	again, err := openText(dir, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestText(t *testing.T) {
 		t.Error("the same files have two digests")
 	}
 	c.Bytes, c.Seed = 1<<12, 2 // 51 files fit
-	if part, err := OpenText(dir, c); err == nil {
+	if part, err := openText(dir, c); err == nil {
 		if b, _ := part.Digest(); a == b {
 			t.Error("a bound leaves the digest")
 		}
@@ -214,14 +214,14 @@ func TestText(t *testing.T) {
 }
 
 func TestTextRefusals(t *testing.T) {
-	if _, err := OpenText(t.TempDir(), DefaultText()); !errors.Is(err, weights.ErrFile) {
+	if _, err := openText(t.TempDir(), defaultText()); !errors.Is(err, weights.ErrFile) {
 		t.Errorf("empty folder: %v", err)
 	}
-	if _, err := OpenText(filepath.Join(t.TempDir(), "gone"), DefaultText()); !errors.Is(err, weights.ErrFile) {
+	if _, err := openText(filepath.Join(t.TempDir(), "gone"), defaultText()); !errors.Is(err, weights.ErrFile) {
 		t.Errorf("no folder: %v", err)
 	}
-	for _, c := range []TextConfig{{Context: 7, Bytes: 1 << 20}, {Context: 5000, Bytes: 1 << 20}, {Context: 64, Bytes: 1}} {
-		if _, err := OpenText(t.TempDir(), c); err == nil {
+	for _, c := range []textConfig{{Context: 7, Bytes: 1 << 20}, {Context: 5000, Bytes: 1 << 20}, {Context: 64, Bytes: 1}} {
+		if _, err := openText(t.TempDir(), c); err == nil {
 			t.Errorf("%+v is accepted", c)
 		}
 	}

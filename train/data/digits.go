@@ -1,5 +1,7 @@
 package data
 
+import "reflect"
+
 // digits are the images of MNIST; training samples move by chance.
 type digits struct {
 	*mnist
@@ -8,6 +10,8 @@ type digits struct {
 	held  []int
 }
 
+// openDigits holds out what is asked for. Where nothing is, the digits are as they
+// were published: copies too, in their own order.
 func openDigits(d Spec) (Set, error) {
 	data, err := openMNIST(d.Path)
 	if err != nil {
@@ -19,6 +23,9 @@ func openDigits(d Spec) (Set, error) {
 	}
 	m := data.(*mnist)
 	out := &digits{mnist: m, crop: d.Crop}
+	if reflect.DeepEqual(d.SplitSpec, SplitSpec{}) {
+		return out, nil
+	}
 	for i := range m.Len(Train) {
 		switch sp.of("", "", m.sample(Train, i)) {
 		case Train:
@@ -31,10 +38,10 @@ func openDigits(d Spec) (Set, error) {
 }
 
 func (d *digits) Len(split string) int {
-	switch split {
-	case Train:
+	switch {
+	case split == Train && d.train != nil:
 		return len(d.train)
-	case Valid:
+	case split == Valid:
 		return len(d.held)
 	}
 	return d.mnist.Len(split)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/apiary-net/hived/train/weights"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -60,18 +59,6 @@ type Set interface {
 type Noter interface {
 	// Notes are sentences for people.
 	Notes() []string
-}
-
-// OpenTask returns the data set of a task: mnist (IDX files) or text (files of text).
-// dir is where to look first; empty is the task's own place. It wraps weights.ErrFile.
-func OpenTask(task, dir string) (Set, error) {
-	switch task {
-	case "mnist":
-		return openMNIST(dir)
-	case "text":
-		return openText(dir, DefaultText())
-	}
-	return nil, fmt.Errorf("open data of task %q: have mnist, text: %w", task, weights.ErrFile)
 }
 
 func checkIndex(split string, idx []int, n int) error {

@@ -71,9 +71,9 @@ var openers = map[string]func(Spec) (Set, error){
 	"series":  openSeries,
 	"tensors": openTensorShards,
 	"sources": func(d Spec) (Set, error) {
-		c := DefaultText()
+		c := defaultText()
 		c.Context, c.Ext, c.Seed = max(d.Context, c.Context), d.Ext, d.Seed
-		return OpenText(d.Path, c)
+		return openText(d.Path, c)
 	},
 }
 

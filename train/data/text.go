@@ -21,8 +21,8 @@ import (
 // Valid is the split of text that tuning may look at.
 const Valid = "valid"
 
-// TextConfig says which files make a text and how it is cut.
-type TextConfig struct {
+// textConfig says which files make a text and how it is cut.
+type textConfig struct {
 	// Context is the bytes of a window; a sample has one more. Default 128, 8 to 4096.
 	Context int
 	// Bytes bounds the text; files are chosen by Seed until it is full. Default 8 MiB.
@@ -34,11 +34,11 @@ type TextConfig struct {
 	Ext string
 }
 
-// DefaultText returns the default configuration.
-func DefaultText() TextConfig { return TextConfig{Context: 128, Bytes: 8 << 20} }
+// defaultText returns the default configuration.
+func defaultText() textConfig { return textConfig{Context: 128, Bytes: 8 << 20} }
 
 // Validate checks c.
-func (c TextConfig) Validate() error {
+func (c textConfig) Validate() error {
 	if c.Context < 8 || c.Context > 4096 {
 		return fmt.Errorf("text context %d, want 8 to 4096", c.Context)
 	}
@@ -48,24 +48,22 @@ func (c TextConfig) Validate() error {
 	return nil
 }
 
-// OpenText reads the regular files under dir; empty is $(go env GOROOT)/src and
-// its .go files. One file in twenty is held out whole for valid and one for test,
-// by a hash of its path and content. Sample i of a split is the i-th window.
-func OpenText(dir string, c TextConfig) (Set, error) { return openText(dir, c) }
-
-type text struct {
-	c      TextConfig
-	splits map[string][]byte
-	digest func() wire.Digest
-}
-
 type textFile struct {
 	path string // slash-separated, below the root
 	size int64
 	key  uint64
 }
 
-func openText(dir string, c TextConfig) (Set, error) {
+// openText reads the regular files under dir; empty is $(go env GOROOT)/src and
+// its .go files. One file in twenty is held out whole for valid and one for test,
+// by a hash of its path and content. Sample i of a split is the i-th window.
+type text struct {
+	c      textConfig
+	splits map[string][]byte
+	digest func() wire.Digest
+}
+
+func openText(dir string, c textConfig) (Set, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -118,7 +116,7 @@ func splitOf(path string, b []byte) string {
 
 // listText chooses files by seeded order until the bound is reached and returns
 // them by path.
-func listText(dir string, c TextConfig) ([]textFile, error) {
+func listText(dir string, c textConfig) ([]textFile, error) {
 	var all []textFile
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
