@@ -29,9 +29,11 @@ type trainer struct {
 // newTrainer opens the trainer of a run.
 func (d *Daemon) newTrainer(g *wire.Genesis, data data.Set) (*trainer, error) {
 	t := &trainer{pace: time.Duration(d.cfg.Train.StepMs) * time.Millisecond}
-	cfg := TrainConfig(g, data, d.cfg.Threads)
+	cfg, err := train.ConfigOf(g, data, d.cfg.Threads)
+	if err != nil {
+		return nil, err
+	}
 	cfg.Stepped = t.stepped
-	var err error
 	t.Trainer, err = train.New(cfg)
 	return t, err
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
-	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -346,16 +345,4 @@ func (d *Daemon) StopRun(ctx context.Context, id wire.RunID) error {
 	r.leave(ctx)
 	r.stop()
 	return nil
-}
-
-// TrainConfig returns the trainer's configuration for a run.
-func TrainConfig(g *wire.Genesis, data data.Set, threads int) train.Config {
-	args := map[string]int64{}
-	for _, a := range g.Model.Args {
-		args[a.Key] = a.Value
-	}
-	in := g.Preset.Inner
-	return train.Config{Model: g.Model.Name, Args: args, Data: data, Seed: g.Seed, Threads: threads,
-		Inner: train.Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
-			Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: int(in.Batch)}}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
-	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/train/weights"
 	"github.com/apiary-net/hived/wire"
 )
@@ -24,7 +23,7 @@ func ExportModel(ctx context.Context, dir fs.FS, w io.Writer) (wire.CID, error) 
 	if last.Version.IsZero() {
 		return wire.CID{}, exit.Fail(exit.Degraded, nil, "the last version is not certified by two thirds of the voters")
 	}
-	schema, _, _, err := nets.Start(e.g.Model.Name, e.args(), e.g.Seed)
+	schema, _, _, err := e.start()
 	if err != nil {
 		return last.Version, err
 	}

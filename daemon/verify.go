@@ -328,17 +328,18 @@ func VerifyModel(ctx context.Context, dir fs.FS, dataDir string) (*VerifyResult,
 	return v, e.evaluate(ctx, v, start, last, dataDir)
 }
 
-func (e *exported) args() map[string]int64 {
-	args := map[string]int64{}
-	for _, a := range e.g.Model.Args {
-		args[a.Key] = a.Value
+// start returns the schema of the run's model and the values that the seed gives.
+func (e *exported) start() (wire.Schema, []float32, []float32, error) {
+	m, err := train.ModelOf(e.g.Model)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return args
+	return nets.Start(m, e.g.Seed)
 }
 
 // replay recomputes all versions.
 func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *elastic.State, err error) {
-	schema, params, buffers, err := nets.Start(e.g.Model.Name, e.args(), e.g.Seed)
+	schema, params, buffers, err := e.start()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -397,7 +398,11 @@ func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *e
 	if err != nil || root != e.g.Data[0].Root {
 		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: data %q here is other data", e.g.Data[0].Name)
 	}
-	t, err := train.New(TrainConfig(&e.g, data, 0))
+	cfg, err := train.ConfigOf(&e.g, data, 0)
+	if err != nil {
+		return err
+	}
+	t, err := train.New(cfg)
 	if err != nil {
 		return err
 	}

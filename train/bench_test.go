@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -80,14 +81,14 @@ func convConfig() Config {
 
 func gptConfig() Config {
 	c := Default("text")
-	c.Args = map[string]int64{"layers": 6, "dim": 384, "heads": 6, "context": 256}
+	c.Model = nets.Spec{Name: "gpt", Layers: 6, Dim: 384, Heads: 6, Context: 256}
 	c.Data = noise{"text", 256, 4096}
 	return c
 }
 
 func resnetConfig() Config {
 	c := convConfig()
-	c.Model = "resnet"
+	c.Model.Name = "resnet"
 	return c
 }
 
@@ -95,12 +96,12 @@ func BenchmarkConvnetStep(b *testing.B) { benchStep(b, convConfig(), 64) }
 func BenchmarkResnetStep(b *testing.B)  { benchStep(b, resnetConfig(), 64) }
 func BenchmarkGroupNormStep(b *testing.B) {
 	c := resnetConfig()
-	c.Args = map[string]int64{"norm": 2}
+	c.Model.Norm = 2
 	benchStep(b, c, 64)
 }
 func BenchmarkLlamaStep(b *testing.B) {
 	c := gptConfig()
-	c.Args = map[string]int64{"style": 2, "layers": 4, "dim": 192, "heads": 6, "kv_heads": 3, "context": 256}
+	c.Model = nets.Spec{Name: "gpt", Style: 2, Layers: 4, Dim: 192, Heads: 6, KVHeads: 3, Context: 256}
 	benchStep(b, c, 8)
 }
 func BenchmarkGPTStep(b *testing.B) { benchStep(b, gptConfig(), 8) }

@@ -2,8 +2,11 @@ package train
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -28,4 +31,31 @@ func OpenDataOf(c wire.DataContract, dir string) (data.Set, error) {
 		return nil, err
 	}
 	return data.Open(d)
+}
+
+// ModelOf returns the model of a run.
+func ModelOf(m wire.ModelSpec) (nets.Spec, error) {
+	sizes := map[string]int64{}
+	for _, a := range m.Args {
+		sizes[a.Key] = a.Value
+	}
+	return nets.SpecOf(m.Name, sizes)
+}
+
+// GenesisModel is the inverse of ModelOf.
+func GenesisModel(m nets.Spec) wire.ModelSpec {
+	out, sizes := wire.ModelSpec{Name: m.Name, Args: []wire.Arg{}}, m.Sizes()
+	for _, k := range slices.Sorted(maps.Keys(sizes)) {
+		out.Args = append(out.Args, wire.Arg{Key: k, Value: sizes[k]})
+	}
+	return out
+}
+
+// ConfigOf returns what a trainer of a run is made from.
+func ConfigOf(g *wire.Genesis, set data.Set, threads int) (Config, error) {
+	m, err := ModelOf(g.Model)
+	in := g.Preset.Inner
+	return Config{Model: m, Data: set, Seed: g.Seed, Threads: threads,
+		Inner: Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
+			Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: int(in.Batch)}}, err
 }

@@ -88,12 +88,12 @@ func compareGraph(t *testing.T, path string, ids []int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Args["context"] = int64(len(ids))
-	tensors, err := nets.ReadStart(path, p.Args, "gpt")
+	p.Spec.Context = int64(len(ids))
+	spec, tensors, err := nets.ReadStart(path, p.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := nets.New("gpt", p.Args)
+	m, err := nets.New(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +141,13 @@ func compareGraph(t *testing.T, path string, ids []int32) {
 func modelOf(t *testing.T, start string, args map[string]int64) string {
 	t.Helper()
 	s := soloOf(t.TempDir())
-	s.Args = map[string]int64{"layers": 2, "dim": 16, "heads": 4, "context": 8}
-	for k, v := range args {
-		s.Args[k] = v
+	var err error
+	if s.Model, err = (nets.Spec{Name: "gpt", Layers: 2, Dim: 16, Heads: 4, Context: 8}).With(args); err != nil {
+		t.Fatal(err)
 	}
 	s.Steps, s.EvalEvery = 12, 0
 	if start != "" {
-		var err error
-		if s.Start, err = nets.ReadStart(start, s.Args, "gpt"); err != nil {
+		if s.Model, s.Start, err = nets.ReadStart(start, s.Model); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -318,13 +317,10 @@ func TestPretrainedRefusals(t *testing.T) {
 		put(weights.ModelFile+".index.json", c[0])
 		wrong(what, c[1])
 	}
-	for what, args := range map[string]map[string]int64{"another width": {"dim": 32}, "another style": {"style": 2}} {
-		if _, err := nets.ReadStart(dir, args, "gpt"); !errors.Is(err, weights.ErrFile) {
+	for what, m := range map[string]nets.Spec{"another width": {Name: "gpt", Dim: 32}, "another style": {Name: "gpt", Style: 2}, "another model": {Name: "mlp"}} {
+		if _, _, err := nets.ReadStart(dir, m); !errors.Is(err, weights.ErrFile) {
 			t.Errorf("%s: %v", what, err)
 		}
-	}
-	if _, err := nets.ReadStart(dir, nil, "mlp"); !errors.Is(err, weights.ErrFile) {
-		t.Errorf("another model: %v", err)
 	}
 	if _, err := nets.OpenGenerator(t.TempDir(), ""); !errors.Is(err, weights.ErrFile) {
 		t.Errorf("empty folder: %v", err)

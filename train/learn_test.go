@@ -9,6 +9,7 @@ import (
 
 	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -169,7 +170,7 @@ func TestTune(t *testing.T) {
 		}
 		c.Inner.LR, c.Inner.Beta2, c.Inner.WeightDecay, c.Inner.Batch = lr, beta2, wd, batch
 		if task == "text" {
-			c.Args = map[string]int64{"layers": layers, "dim": dim, "heads": heads}
+			c.Model = nets.Spec{Name: "gpt", Layers: layers, Dim: dim, Heads: heads}
 		}
 	}
 	tr, err := New(c)

@@ -58,6 +58,19 @@ func (d toy) Batch(_ string, idx []int, dst *data.Batch) error {
 
 // TestModelsLearn trains each model, by presets and with each of its parts, for some
 // steps: the loss falls.
+// fitted is a model that reads data of a form.
+func fitted(t *testing.T, name string, sizes map[string]int64, f data.Form) nets.Spec {
+	t.Helper()
+	m, err := nets.SpecOf(name, sizes)
+	if err == nil {
+		m, err = m.Fit(f)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func TestModelsLearn(t *testing.T) {
 	image := data.Form{Kind: "image", Dims: []int{9, 8, 2}, Classes: 2, Terms: 1}
 	text := data.Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
@@ -81,7 +94,7 @@ func TestModelsLearn(t *testing.T) {
 		{"seq", map[string]int64{"hidden": 8, "layers": 3}, line},
 		{"seq", map[string]int64{"hidden": 8, "layers": 1, "cell": 2, "quantiles": 5, "dropout": 50}, line},
 	} {
-		cfg := Config{Model: c.model, Args: nets.FitArgs(c.model, c.args, c.form), Data: toy{c.form, 64}, Seed: 1, Threads: 1,
+		cfg := Config{Model: fitted(t, c.model, c.args, c.form), Data: toy{c.form, 64}, Seed: 1, Threads: 1,
 			Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 16}}
 		tr := mustNew(t, cfg)
 		first := mustTrain(t, tr, Job{Spans: span(0, 64)})
@@ -109,11 +122,7 @@ func TestModelsLearn(t *testing.T) {
 func TestModelArguments(t *testing.T) {
 	for _, m := range nets.Names() {
 		for _, p := range append(nets.Presets(m), "") {
-			args, err := nets.PresetArgs(m, p, nil)
-			if err != nil {
-				t.Errorf("%s %s: %v", m, p, err)
-			}
-			if _, err := nets.New(m, args); err != nil {
+			if _, err := nets.New(nets.Spec{Name: m, Preset: p}); err != nil {
 				t.Errorf("%s %s: %v", m, p, err)
 			}
 		}
@@ -136,11 +145,15 @@ func TestModelArguments(t *testing.T) {
 		"kv gpt2":  {"gpt", map[string]int64{"heads": 4, "kv_heads": 2}, "style 2"},
 		"odd head": {"gpt", map[string]int64{"dim": 12, "heads": 4, "style": 2}, "halves"},
 	} {
-		if _, err := nets.New(c.model, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
+		m, err := nets.SpecOf(c.model, c.args)
+		if err == nil {
+			_, err = nets.New(m)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
-	if _, err := nets.PresetArgs("gpt", "giant", nil); err == nil {
+	if _, err := nets.New(nets.Spec{Name: "gpt", Preset: "giant"}); err == nil {
 		t.Error("an unknown preset is taken")
 	}
 	table := data.Form{Kind: "table", Dims: []int{5}, Classes: 3, Terms: 1}
@@ -229,7 +242,7 @@ func TestOptimizerSpec(t *testing.T) {
 func TestPartialBatch(t *testing.T) {
 	form := data.Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
 	run := func(batch int) []float32 {
-		tr := mustNew(t, Config{Model: "resnet", Args: nets.FitArgs("resnet", map[string]int64{"filters": 4}, form), Data: toy{form, 30}, Seed: 1, Threads: 1,
+		tr := mustNew(t, Config{Model: fitted(t, "resnet", map[string]int64{"filters": 4}, form), Data: toy{form, 30}, Seed: 1, Threads: 1,
 			Inner: Inner{Optimizer: "sgd", LR: 1e-3, Batch: batch}})
 		return slices.Clone(mustTrain(t, tr, Job{Spans: span(0, 3)}).Buffers)
 	}
@@ -252,7 +265,7 @@ func TestOptimizers(t *testing.T) {
 			t.Fatal(err)
 		}
 		i.Schedule = Schedule{}
-		tr, err := New(Config{Model: "gpt", Args: nets.FitArgs("gpt", map[string]int64{"dim": 16, "heads": 2}, form), Data: toy{form, 64}, Seed: 1, Threads: 1, Inner: i, MaxBytes: bound})
+		tr, err := New(Config{Model: fitted(t, "gpt", map[string]int64{"dim": 16, "heads": 2}, form), Data: toy{form, 64}, Seed: 1, Threads: 1, Inner: i, MaxBytes: bound})
 		if err != nil {
 			return 0, 0, 0, err
 		}
@@ -322,7 +335,7 @@ func TestModelBits(t *testing.T) {
 		{"seq", map[string]int64{"hidden": 5, "layers": 1, "cell": 2}, data.Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
 	} {
 		run := func(d ops.Device, threads int) Update {
-			tr := mustNew(t, Config{Model: c.model, Args: nets.FitArgs(c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
+			tr := mustNew(t, Config{Model: fitted(t, c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
 				Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 6, Clip: 1}})
 			u := mustTrain(t, tr, Job{Spans: span(0, 18)})
 			u.Buffers = slices.Clone(u.Buffers)
@@ -346,7 +359,7 @@ func TestRecompute(t *testing.T) {
 		var peak int64
 		for again := range int64(2) {
 			c := small()
-			c.Args = map[string]int64{"layers": 4, "dim": 16, "heads": 2, "context": 8, "style": style, "dropout": 100, "recompute": again}
+			c.Model = nets.Spec{Name: "gpt", Layers: 4, Dim: 16, Heads: 2, Context: 8, Style: style, Dropout: 100, Again: again}
 			tr := mustNew(t, c)
 			got := mustTrain(t, tr, Job{Spans: span(0, 12)})
 			if again == 0 {

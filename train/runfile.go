@@ -84,12 +84,12 @@ func (r RunFile) Open(base string) (*Training, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := nets.PresetArgs(r.Model.Name, r.Model.Preset, r.Model.Args())
+	model, err := r.Model.Fit(set.Form())
 	if err != nil {
 		return nil, err
 	}
 	t := &Training{}
-	t.Config = Config{Model: r.Model.Name, Args: nets.FitArgs(r.Model.Name, args, set.Form()), Data: set, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
+	t.Config = Config{Model: model, Data: set, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
 	if t.Compute, err = computeType(r.Compute); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (r RunFile) Open(base string) (*Training, error) {
 	s.Total = t.Steps
 	s.Warmup = min(s.Warmup, t.Steps-1)
 	if r.Model.Start != "" {
-		if t.Start, err = nets.ReadStart(data.Rebased(base, r.Model.Start), t.Args, r.Model.Name); err != nil {
+		if t.Model, t.Start, err = nets.ReadStart(data.Rebased(base, r.Model.Start), t.Model); err != nil {
 			return nil, err
 		}
 	}

@@ -200,11 +200,11 @@ func (r *soloRun) evaluate(ctx context.Context, p *Point) error {
 
 // write saves parameters and buffers under their tensors' names.
 func (r *soloRun) write(name string, params, buffers []float32, step uint64) error {
-	args, err := nets.Args(r.Model, r.Args)
+	args, err := r.Model.Full()
 	if err != nil {
 		return err
 	}
-	model, err := json.Marshal(nets.Meta{Name: r.Model, Args: args})
+	model, err := json.Marshal(nets.Meta{Name: r.Model.Name, Args: args})
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,14 @@ import (
 
 	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
 // small returns a gpt small enough for the plain Go reference.
 func small() Config {
 	c := Default("text")
-	c.Args = map[string]int64{"layers": 2, "dim": 16, "heads": 2, "context": 8}
+	c.Model = nets.Spec{Name: "gpt", Layers: 2, Dim: 16, Heads: 2, Context: 8}
 	c.Data = noise{"text", 8, 50}
 	c.Inner.Batch = 4
 	c.Seed = 7
@@ -300,10 +301,10 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*Config){
-		"unknown model":     func(c *Config) { c.Model = "lstm" },
-		"unknown argument":  func(c *Config) { c.Args = map[string]int64{"width": 3} },
-		"heads":             func(c *Config) { c.Args = map[string]int64{"dim": 10, "heads": 3} },
-		"too deep":          func(c *Config) { c.Args = map[string]int64{"layers": 100} },
+		"unknown model":     func(c *Config) { c.Model.Name = "lstm" },
+		"another's size":    func(c *Config) { c.Model.Width = 3 },
+		"heads":             func(c *Config) { c.Model.Dim, c.Model.Heads = 10, 3 },
+		"too deep":          func(c *Config) { c.Model.Layers = 100 },
 		"no data":           func(c *Config) { c.Data = nil },
 		"images":            func(c *Config) { c.Data = noise{"image", 1, 9} },
 		"another context":   func(c *Config) { c.Data = noise{"text", 9, 9} },

@@ -66,7 +66,7 @@ func New(cfg Config) (*Trainer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("new trainer: %w", err)
 	}
-	m, err := nets.New(cfg.Model, cfg.Args)
+	m, err := nets.New(cfg.Model)
 	if err != nil {
 		return nil, fmt.Errorf("new trainer: %w", err)
 	}

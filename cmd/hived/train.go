@@ -161,7 +161,7 @@ func (a *app) trainReport(c *cobra.Command, r train.RunFile, t *train.Training, 
 	if err := m.KeepCalibration(t.Data, t.Final, t.Dir); err != nil {
 		return exit.Fail(exit.Failed, err, "keep the calibration of %q", r.Name)
 	}
-	rep := trainReport{Schema: "hived.train/v1", Name: r.Name, Model: t.Model, Steps: res.Steps, Resumed: res.Resumed, Split: t.Final, Samples: m.Samples,
+	rep := trainReport{Schema: "hived.train/v1", Name: r.Name, Model: t.Model.Name, Steps: res.Steps, Resumed: res.Resumed, Split: t.Final, Samples: m.Samples,
 		Loss: m.Loss, Measures: m.Measures, CPU: res.CPU, Seconds: took.Seconds(), Dir: t.Dir}
 	if t.Data.Form().Classes > 0 {
 		rep.Accuracy = &m.Accuracy
@@ -203,7 +203,7 @@ func (a *app) trainOutput(c *cobra.Command, t *train.Training) (done func()) {
 			p.Wait()
 		}
 	}
-	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model, t.Data.Len(data.Train), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
+	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model.Name, t.Data.Len(data.Train), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
 	if n, ok := t.Data.(data.Noter); ok {
 		for _, s := range n.Notes() {
 			line(s)

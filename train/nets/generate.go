@@ -34,15 +34,14 @@ func OpenGenerator(path, tokenizer string) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.model != "gpt" {
-		return nil, fmt.Errorf("generate: %s holds no gpt but %q: %w", path, p.model, weights.ErrFile)
+	if p.Spec.Name != "gpt" {
+		return nil, fmt.Errorf("generate: %s holds no gpt but %q: %w", path, p.Spec.Name, weights.ErrFile)
 	}
-	s := shapeOf(p.Args)
-	g := &Generator{s: s, w: map[string][]float32{}, k: make([][]float32, s.layers), v: make([][]float32, s.layers)}
-	tensors, err := merged(p, s)
+	s, tensors, err := p.merged()
 	if err != nil {
 		return nil, err
 	}
+	g := &Generator{s: s, w: map[string][]float32{}, k: make([][]float32, s.layers), v: make([][]float32, s.layers)}
 	for name, t := range tensors {
 		g.w[name] = t.Data
 	}
@@ -60,13 +59,18 @@ func OpenGenerator(path, tokenizer string) (*Generator, error) {
 	return g, nil
 }
 
-// merged checks that every tensor is there with its shape, and adds adapters into
-// their matrices.
-func merged(p pretrained, s decoderShape) (map[string]weights.Tensor, error) {
-	m, err := New(p.model, p.Args)
+// merged checks that every tensor of a decoder is there with its shape, and adds
+// adapters into their matrices.
+func (p Pretrained) merged() (decoderShape, map[string]weights.Tensor, error) {
+	full, err := p.Spec.Full()
 	if err != nil {
-		return nil, err
+		return decoderShape{}, nil, err
 	}
+	m, err := New(p.Spec)
+	if err != nil {
+		return decoderShape{}, nil, err
+	}
+	s := shapeOf(full)
 	g := &ops.Graph{}
 	m.Build(g, 1)
 	have, out := map[string]weights.Tensor{}, map[string]weights.Tensor{}
@@ -76,7 +80,7 @@ func merged(p pretrained, s decoderShape) (map[string]weights.Tensor, error) {
 	for _, q := range g.Params {
 		t, ok := have[q.Name]
 		if shape := q.Shape[:q.Shape.Rank()]; !ok || !slices.Equal(t.Shape, shape) {
-			return nil, fmt.Errorf("open model: tensor %q is %v, want %v: %w", q.Name, t.Shape, shape, weights.ErrFile)
+			return s, nil, fmt.Errorf("open model: tensor %q is %v, want %v: %w", q.Name, t.Shape, shape, weights.ErrFile)
 		}
 		out[q.Name] = t
 	}
@@ -95,7 +99,7 @@ func merged(p pretrained, s decoderShape) (map[string]weights.Tensor, error) {
 		}
 		out[base+".weight"] = weights.Tensor{Name: base + ".weight", Shape: []int{o, i}, Data: sum}
 	}
-	return out, nil
+	return s, out, nil
 }
 
 // Context is the most tokens, prompt included.

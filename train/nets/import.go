@@ -16,39 +16,45 @@ import (
 	"github.com/apiary-net/hived/train/weights"
 )
 
-// pretrained is a decoder that was read from files: sizes and tensors in hived's
+// Pretrained is a decoder that was read from files: sizes and tensors in hived's
 // names.
-type pretrained struct {
-	model   string
-	Args    map[string]int64
+type Pretrained struct {
+	Spec    Spec // no name: a file that does not say what it holds
 	Tensors []weights.Tensor
 }
 
-// ReadStart reads first weights: a safetensors file or a folder. args are the
-// sizes that the run asks for; those that the file decides must agree.
-func ReadStart(path string, args map[string]int64, model string) ([]weights.Tensor, error) {
+// ReadStart reads first weights: a safetensors file or a folder. It returns the model
+// that the run asks for with the sizes that the file decides; those that both name
+// must agree.
+func ReadStart(path string, m Spec) (Spec, []weights.Tensor, error) {
 	p, err := Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("start weights: %w", err)
+		return m, nil, fmt.Errorf("start weights: %w", err)
 	}
-	if p.Args == nil {
-		return p.Tensors, nil
+	if p.Spec.Name == "" {
+		return m, p.Tensors, nil
 	}
-	if p.model != model {
-		return nil, fmt.Errorf("start weights: %s holds a %s, the run trains a %s: %w", path, p.model, model, weights.ErrFile)
+	if p.Spec.Name != m.Name {
+		return m, nil, fmt.Errorf("start weights: %s holds a %s, the run trains a %s: %w", path, p.Spec.Name, m.Name, weights.ErrFile)
 	}
-	for _, k := range slices.Sorted(maps.Keys(p.Args)) {
-		switch have := p.Args[k]; {
+	full, err := p.Spec.Full()
+	if err != nil {
+		return m, nil, fmt.Errorf("start weights: %s: %w: %w", path, err, weights.ErrFile)
+	}
+	args := m.Sizes()
+	for _, k := range slices.Sorted(maps.Keys(full)) {
+		switch have := full[k]; {
 		case k == "dropout" || k == "lora" || k == "context": // free to differ
 		case k == "vocab" && args[k] < have: // spare tokens
 			args[k] = have
 		case args[k] == 0:
 			args[k] = have
 		case args[k] != have:
-			return nil, fmt.Errorf("start weights: %s has %s %d, the run %d: %w", path, k, have, args[k], weights.ErrFile)
+			return m, nil, fmt.Errorf("start weights: %s has %s %d, the run %d: %w", path, k, have, args[k], weights.ErrFile)
 		}
 	}
-	return cutPositions(p.Tensors, args), nil
+	m, err = m.With(args)
+	return m, cutPositions(p.Tensors, args), err
 }
 
 // cutPositions keeps the first positions of a learned table for a shorter context.
@@ -63,10 +69,10 @@ func cutPositions(tensors []weights.Tensor, args map[string]int64) []weights.Ten
 
 // Open reads a folder as Hugging Face writes them, or a model file of
 // hived.
-func Open(path string) (pretrained, error) {
+func Open(path string) (Pretrained, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return pretrained{}, fmt.Errorf("open model: %w: %w", err, weights.ErrFile)
+		return Pretrained{}, fmt.Errorf("open model: %w: %w", err, weights.ErrFile)
 	}
 	if st.IsDir() {
 		if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
@@ -76,20 +82,23 @@ func Open(path string) (pretrained, error) {
 	}
 	f, err := weights.Open(path)
 	if err != nil {
-		return pretrained{}, err
+		return Pretrained{}, err
 	}
 	meta := f.Meta["hived.model"]
 	if err := f.Close(); err != nil {
-		return pretrained{}, err
+		return Pretrained{}, err
 	}
-	var p pretrained
+	var p Pretrained
 	if meta != "" {
 		var m Meta
 		if err := json.Unmarshal([]byte(meta), &m); err != nil {
 			return p, fmt.Errorf("open model: %s: hived.model: %w: %w", path, err, weights.ErrFile)
 		}
-		p.model = m.Name
-		if p.Args, err = Args(m.Name, m.Args); err != nil {
+		p.Spec, err = SpecOf(m.Name, m.Args)
+		if err == nil {
+			_, err = p.Spec.Full()
+		}
+		if err != nil {
 			return p, fmt.Errorf("open model: %s: %w: %w", path, err, weights.ErrFile)
 		}
 	}
@@ -268,7 +277,7 @@ func renamesOf(s decoderShape) []rename {
 }
 
 // readHF reads a folder with config.json and safetensors.
-func readHF(dir string) (p pretrained, err error) {
+func readHF(dir string) (p Pretrained, err error) {
 	b, err := weights.ReadBounded(filepath.Join(dir, "config.json"), 1<<20)
 	if err != nil {
 		return p, err
@@ -279,12 +288,15 @@ func readHF(dir string) (p pretrained, err error) {
 	}
 	args, err := c.args()
 	if err == nil {
-		p.Args, err = Args("gpt", args)
+		p.Spec, err = SpecOf("gpt", args)
+	}
+	full := sizes{}
+	if err == nil {
+		full, err = p.Spec.Full()
 	}
 	if err != nil {
 		return p, fmt.Errorf("open model: %s/config.json: %w: %w", dir, err, weights.ErrFile)
 	}
-	p.model = "gpt"
 	src, err := openShards(dir)
 	if err != nil {
 		return p, err
@@ -294,7 +306,7 @@ func readHF(dir string) (p pretrained, err error) {
 	if src.in["transformer.wte.weight"] != nil {
 		prefix = "transformer."
 	}
-	for _, r := range renamesOf(shapeOf(p.Args)) {
+	for _, r := range renamesOf(shapeOf(full)) {
 		t, err := src.tensor(r, prefix)
 		if err != nil {
 			return p, err
@@ -354,11 +366,10 @@ func ExportHF(from, dir string) error {
 	if err != nil {
 		return err
 	}
-	if p.model != "gpt" {
-		return fmt.Errorf("export %s: only gpt has a Hugging Face form, this is %q: %w", from, p.model, weights.ErrFile)
+	if p.Spec.Name != "gpt" {
+		return fmt.Errorf("export %s: only gpt has a Hugging Face form, this is %q: %w", from, p.Spec.Name, weights.ErrFile)
 	}
-	s := shapeOf(p.Args)
-	tensors, err := merged(p, s)
+	s, tensors, err := p.merged()
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/train/data"
@@ -55,7 +54,6 @@ func Presets(name string) []string { return slices.Sorted(maps.Keys(families[nam
 // built is a model of a family.
 type built struct {
 	family
-	name string
 	args sizes
 }
 
@@ -65,95 +63,13 @@ func (m built) Build(g *ops.Graph, batch int) (loss, out ops.V) {
 	return m.family.build(m.args, g, batch)
 }
 
-// New returns a model by name; args that are absent or 0 take the default of
-// the model, unknown ones are an error.
-func New(name string, args map[string]int64) (Model, error) {
-	full, err := Args(name, args)
+// New returns the model that m describes.
+func New(m Spec) (Model, error) {
+	full, err := m.Full()
 	if err != nil {
 		return nil, err
 	}
-	return built{families[name], name, full}, nil
-}
-
-// Args returns args with defaults filled in: every size that makes the model
-// what it is.
-func Args(name string, args map[string]int64) (map[string]int64, error) {
-	f, ok := families[name]
-	if !ok {
-		return nil, fmt.Errorf("find model %q: have %s", name, strings.Join(Names(), ", "))
-	}
-	full := sizes{}
-	for _, s := range f.sizes {
-		full[s.key] = s.def
-		if v := args[s.key]; v != 0 {
-			full[s.key] = v
-		}
-		if v := full[s.key]; v < s.low || v > s.high {
-			return nil, fmt.Errorf("model %s: %s is %d, want %d to %d", name, s.key, v, s.low, s.high)
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(args)) {
-		if _, ok := full[k]; !ok {
-			return nil, fmt.Errorf("model %s has no argument %q; it has %s", name, k, strings.Join(slices.Sorted(maps.Keys(full)), ", "))
-		}
-	}
-	if f.check != nil {
-		if err := f.check(full); err != nil {
-			return nil, fmt.Errorf("model %s: %w", name, err)
-		}
-	}
-	return full, nil
-}
-
-// PresetArgs returns the arguments of a preset with those of over put on top.
-func PresetArgs(name, preset string, over map[string]int64) (map[string]int64, error) {
-	out := map[string]int64{}
-	if preset != "" {
-		p, ok := families[name].presets[preset]
-		if !ok {
-			return nil, fmt.Errorf("model %s has no preset %q; it has %s", name, preset, strings.Join(Presets(name), ", "))
-		}
-		maps.Copy(out, p)
-	}
-	for k, v := range over {
-		if v != 0 {
-			out[k] = v
-		}
-	}
-	return out, nil
-}
-
-// FitArgs fills in the arguments that the data decide: input sizes and classes.
-// Those that are given stay, and must agree later.
-func FitArgs(name string, args map[string]int64, f data.Form) map[string]int64 {
-	out := map[string]int64{}
-	maps.Copy(out, args)
-	set := func(key string, v int) {
-		for _, s := range families[name].sizes {
-			if s.key == key && out[key] == 0 && v != int(s.def) {
-				out[key] = int64(v)
-			}
-		}
-	}
-	switch {
-	case f.Kind == "image" && len(f.Dims) == 3:
-		set("height", f.Dims[0])
-		set("width", f.Dims[1])
-		set("channels", f.Dims[2])
-		set("classes", f.Classes)
-	case f.Kind == "text":
-		set("context", f.Dims[0])
-		set("vocab", f.Classes)
-	case f.Kind == "series" && len(f.Dims) == 2:
-		set("steps", f.Dims[0])
-		set("channels", f.Dims[1])
-		set("targets", f.Terms)
-	}
-	if name == "mlp" {
-		set("inputs", f.Size())
-		set("classes", f.Classes)
-	}
-	return out
+	return built{families[m.Name], full}, nil
 }
 
 // Fits says why a model cannot read data, or nil.

@@ -1,8 +1,18 @@
 package nets
 
-import "reflect"
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
 
-// Spec is a model: a name, a preset, and sizes that differ from it.
+	"github.com/apiary-net/hived/train/data"
+)
+
+// Spec is a model: a name, a preset, and sizes that differ from it. It is the one
+// description of a model: run files hold it as a table, a genesis and the file of a
+// model hold its sizes by key.
 type Spec struct {
 	Name   string `toml:"name" comment:"mlp, convnet, resnet, gpt or seq"`
 	Preset string `toml:"preset" comment:"sizes by name"`
@@ -43,8 +53,30 @@ type Spec struct {
 	Dropout    int64 `toml:"dropout" comment:"in thousandths"`
 }
 
-// Args returns the sizes that are given, by key.
-func (m Spec) Args() map[string]int64 {
+// SpecOf returns the spec of a model with sizes by key, as a genesis or the file of
+// a model names them. A key that no model has is an error.
+func SpecOf(name string, values map[string]int64) (Spec, error) {
+	return Spec{Name: name}.With(values)
+}
+
+// With returns m with sizes put over its own; 0 is the model's default.
+func (m Spec) With(values map[string]int64) (Spec, error) {
+	v, left := reflect.ValueOf(&m).Elem(), maps.Clone(values)
+	for i := range v.NumField() {
+		key := v.Type().Field(i).Tag.Get("toml")
+		if n, ok := left[key]; ok && v.Field(i).Kind() == reflect.Int64 {
+			v.Field(i).SetInt(n)
+			delete(left, key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(left)) {
+		return m, fmt.Errorf("model %s has no argument %q", m.Name, key)
+	}
+	return m, nil
+}
+
+// Sizes returns the sizes that are given, by key.
+func (m Spec) Sizes() map[string]int64 {
 	out := map[string]int64{}
 	v := reflect.ValueOf(m)
 	for i := range v.NumField() {
@@ -53,4 +85,97 @@ func (m Spec) Args() map[string]int64 {
 		}
 	}
 	return out
+}
+
+// Full returns every size that makes the model what it is, by key: those that are
+// given, else the preset's, else the model's defaults.
+func (m Spec) Full() (map[string]int64, error) {
+	s, err := m.resolve()
+	if err != nil {
+		return nil, err
+	}
+	return s.complete()
+}
+
+// resolve puts the preset's sizes where none are given.
+func (m Spec) resolve() (Spec, error) {
+	if m.Preset == "" {
+		return m, nil
+	}
+	p, ok := families[m.Name].presets[m.Preset]
+	if !ok {
+		return m, fmt.Errorf("model %s has no preset %q; it has %s", m.Name, m.Preset, strings.Join(Presets(m.Name), ", "))
+	}
+	given := m.Sizes()
+	m, err := m.With(p)
+	if err != nil {
+		return m, err
+	}
+	m.Preset = ""
+	return m.With(given)
+}
+
+// complete fills in the defaults and checks all sizes.
+func (m Spec) complete() (map[string]int64, error) {
+	f, ok := families[m.Name]
+	if !ok {
+		return nil, fmt.Errorf("find model %q: have %s", m.Name, strings.Join(Names(), ", "))
+	}
+	full, given := sizes{}, m.Sizes()
+	for _, s := range f.sizes {
+		full[s.key] = s.def
+		if v := given[s.key]; v != 0 {
+			full[s.key] = v
+		}
+		if v := full[s.key]; v < s.low || v > s.high {
+			return nil, fmt.Errorf("model %s: %s is %d, want %d to %d", m.Name, s.key, v, s.low, s.high)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(given)) {
+		if _, ok := full[k]; !ok {
+			return nil, fmt.Errorf("model %s has no argument %q; it has %s", m.Name, k, strings.Join(slices.Sorted(maps.Keys(full)), ", "))
+		}
+	}
+	if f.check != nil {
+		if err := f.check(full); err != nil {
+			return nil, fmt.Errorf("model %s: %w", m.Name, err)
+		}
+	}
+	return full, nil
+}
+
+// Fit fills in the sizes that the data decide: those of inputs and classes. Sizes
+// that are given stay, and must agree later.
+func (m Spec) Fit(f data.Form) (Spec, error) {
+	m, err := m.resolve()
+	if err != nil {
+		return m, err
+	}
+	out := m.Sizes()
+	set := func(key string, v int) {
+		for _, s := range families[m.Name].sizes {
+			if s.key == key && out[key] == 0 && v != int(s.def) {
+				out[key] = int64(v)
+			}
+		}
+	}
+	switch {
+	case f.Kind == "image" && len(f.Dims) == 3:
+		set("height", f.Dims[0])
+		set("width", f.Dims[1])
+		set("channels", f.Dims[2])
+		set("classes", f.Classes)
+	case f.Kind == "text":
+		set("context", f.Dims[0])
+		set("vocab", f.Classes)
+	case f.Kind == "series" && len(f.Dims) == 2:
+		set("steps", f.Dims[0])
+		set("channels", f.Dims[1])
+		set("targets", f.Terms)
+	}
+	if m.Name == "mlp" {
+		set("inputs", f.Size())
+		set("classes", f.Classes)
+	}
+	return m.With(out)
 }

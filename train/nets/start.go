@@ -9,8 +9,8 @@ import (
 
 // Start returns a model's schema and the start values that a seed gives, without
 // data: what a stranger needs to replay a run.
-func Start(model string, args map[string]int64, seed uint64) (s wire.Schema, params, buffers []float32, err error) {
-	m, err := New(model, args)
+func Start(spec Spec, seed uint64) (s wire.Schema, params, buffers []float32, err error) {
+	m, err := New(spec)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("start values: %w", err)
 	}
@@ -25,6 +25,7 @@ func Start(model string, args map[string]int64, seed uint64) (s wire.Schema, par
 	return SchemaOf(p), params, buffers, nil
 }
 
+// SchemaOf returns the tensors of a plan in name order.
 func SchemaOf(p *ops.Plan) wire.Schema {
 	s := make(wire.Schema, 0, len(p.Params))
 	for _, q := range p.Params {
