@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -128,7 +129,7 @@ func (d *Daemon) findGenesis(ctx context.Context, w wanted) ([]byte, error) {
 		select {
 		case <-ctx.Done():
 			n := len(d.node.Peers())
-			return nil, Fail(ExitTimeout, errors.Join(ctx.Err()), "none of %d connected peers knows run %s", n, w.label())
+			return nil, exit.Fail(exit.Timeout, errors.Join(ctx.Err()), "none of %d connected peers knows run %s", n, w.label())
 		case <-time.After(500 * time.Millisecond):
 		}
 	}

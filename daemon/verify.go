@@ -10,11 +10,13 @@ import (
 
 	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/consensus/gpbft"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -58,7 +60,7 @@ type exported struct {
 	total    LedgerTotal
 }
 
-func badExport(err error) error { return Fail(ExitIntegrity, err, "verification failed") }
+func badExport(err error) error { return exit.Fail(exit.Integrity, err, "verification failed") }
 
 // VerifyLedger checks an export: sums, genesis, every record and certificate in
 // order, attestations, and every log with the headers that it must hold.
@@ -328,17 +330,18 @@ func VerifyModel(ctx context.Context, dir fs.FS, dataDir string) (*VerifyResult,
 	return v, e.evaluate(ctx, v, start, last, dataDir)
 }
 
-func (e *exported) args() map[string]int64 {
-	args := map[string]int64{}
-	for _, a := range e.g.Model.Args {
-		args[a.Key] = a.Value
+// start returns the schema of the run's model and the values that the seed gives.
+func (e *exported) start() (wire.Schema, []float32, []float32, error) {
+	m, err := train.ModelOf(e.g.Model)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return args
+	return nets.Start(m, e.g.Seed)
 }
 
 // replay recomputes all versions.
 func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *version.State, err error) {
-	schema, params, buffers, err := train.Start(e.g.Model.Name, e.args(), e.g.Seed)
+	schema, params, buffers, err := e.start()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -389,15 +392,19 @@ func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, [
 
 // evaluate measures the first and the last version on the test split.
 func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *version.State, dataDir string) error {
-	data, err := train.Open(e.g.Data[0].Name, dataDir)
+	data, err := train.OpenDataOf(e.g.Data[0], dataDir)
 	if err != nil {
-		return Fail(ExitDegraded, err, "verified and replayed, but not evaluated: the data is not here")
+		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: the data is not here")
 	}
 	root, err := data.Digest()
 	if err != nil || root != e.g.Data[0].Root {
-		return Fail(ExitDegraded, err, "verified and replayed, but not evaluated: data %q here is other data", e.g.Data[0].Name)
+		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: data %q here is other data", e.g.Data[0].Name)
 	}
-	t, err := train.New(TrainConfig(&e.g, data, 0))
+	cfg, err := train.ConfigOf(&e.g, data, 0)
+	if err != nil {
+		return err
+	}
+	t, err := train.New(cfg)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
@@ -33,7 +33,7 @@ func refused(file string, rs []refusal) error {
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", at, r.err))
 	}
-	return daemon.Fail(daemon.ExitConfig, errors.Join(errs...), "scenario refused")
+	return exit.Fail(exit.Config, errors.Join(errs...), "scenario refused")
 }
 
 // Check finds what cannot be, before anything runs.
