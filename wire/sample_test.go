@@ -115,8 +115,7 @@ func samples() []noun {
 		of("attest", Attest{Version: ManifestCID([]byte("v7")), Merged: ManifestCID([]byte("m7"))}),
 		of("manifest", sampleManifest()),
 		of("record", sampleRecord()),
-		of("cert", Cert{V: 1, Instance: 9, BaseRound: 6, Base: digestN(6), BaseTable: digestN(31), Round: 7, Value: digestN(8), ValTable: digestN(31),
-			Signers: []uint32{0, 2}, Sigs: []byte(strings.Repeat("\x5a", 128))}),
+		of("cert", *sampleCert()),
 		of("schema", Schema{{Name: "a.bias", Shape: []uint32{10}}, {Name: "a.weight", Shape: []uint32{10, 784}}, {Name: "norm.mean", Shape: []uint32{784}, Buffer: true}}),
 		of("entry-body", body),
 		of("entry", entry),
@@ -124,5 +123,22 @@ func samples() []noun {
 		of("group-vote", GroupVote{Outcome: digestN(43)}),
 		of("group-result", GroupResult{Outcome: sampleOutcome(), Signers: []byte{0x03}, Sigs: []byte(strings.Repeat("\x5a", 128))}),
 		of("head", Head{Origin: LogOrigin(run, keyN(0).Peer()), Size: 4, Root: digestN(32), Note: []byte("a signed note")}),
+		of("chain-item", sampleItem()),
+		of("pull-request", PullRequest{Run: run, Next: 8, Instance: 10, Known: [][]byte{digestN(33).first8(), digestN(34).first8()}, Composes: true}),
+		of("pull-answer", PullAnswer{Items: [][]byte{Marshal(sampleItem())}, Envelopes: [][]byte{header.Bytes()}}),
+		of("attest-list", AttestList{Envelopes: [][]byte{Seal(keyN(0), KindAttest, run, 7, Attest{Version: ManifestCID([]byte("v7"))}).Bytes()}}),
+		of("slice", Slice{Run: run, Round: 7, Step: 3, Part: 1, Merged: true, Data: []byte{0, 0, 0x80, 0x3f}}),
 	}
+}
+
+func (d Digest) first8() []byte { return d[:8] }
+
+func sampleItem() ChainItem {
+	r := sampleRecord()
+	return ChainItem{Record: Marshal(&r), Cert: Marshal(sampleCert())}
+}
+
+func sampleCert() *Cert {
+	return &Cert{V: 1, Instance: 9, BaseRound: 6, Base: digestN(6), BaseTable: digestN(31), Round: 7, Value: digestN(8), ValTable: digestN(31),
+		Signers: []uint32{0, 2}, Sigs: []byte(strings.Repeat("\x5a", 128))}
 }
