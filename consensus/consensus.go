@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -88,21 +87,15 @@ type Engine interface {
 // Leader returns who proposes record r in an instance: the voter with the least
 // digest of (seed, r, instance, peer). It panics on an empty table.
 func Leader(seed wire.Digest, r, instance uint64, table wire.Table) wire.PeerID {
-	var best wire.Digest
-	var leader wire.PeerID
-	for i, p := range table {
-		b := append([]byte("hived/leader/v1\n"), seed[:]...)
-		b = binary.BigEndian.AppendUint64(b, r)
-		b = binary.BigEndian.AppendUint64(b, instance)
-		d := wire.Sum(append(b, p.Peer[:]...))
-		if i == 0 || bytes.Compare(d[:], best[:]) < 0 {
-			best, leader = d, p.Peer
-		}
-	}
-	if leader.IsZero() {
+	if len(table) == 0 {
 		panic("consensus: leader of an empty table")
 	}
-	return leader
+	peers := make([]wire.PeerID, len(table))
+	for i, p := range table {
+		peers[i] = p.Peer
+	}
+	key := binary.BigEndian.AppendUint64(seed[:], r)
+	return wire.Draw("hived/leader/v1\n", binary.BigEndian.AppendUint64(key, instance), peers)[0]
 }
 
 // TableBook remembers at which instance each record's table was decided and

@@ -1,8 +1,6 @@
 package shards
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -92,20 +90,9 @@ func distinct(ps []wire.PeerID) error {
 	return nil
 }
 
-// rank orders holders by rendezvous hashing: SHA-256 over seed, stripe number
-// and key, smallest first.
+// rank orders holders by rendezvous hashing: a draw with seed and stripe number.
 func rank(holders []wire.PeerID, seed wire.Digest, stripe uint64) []wire.PeerID {
-	score := func(p wire.PeerID) (d [32]byte) {
-		b := append([]byte("hived/stripe/v1\n"), seed[:]...)
-		b = binary.BigEndian.AppendUint64(b, stripe)
-		return sha256.Sum256(append(b, p[:]...))
-	}
-	out := slices.Clone(holders)
-	slices.SortFunc(out, func(p, q wire.PeerID) int {
-		a, b := score(p), score(q)
-		return bytes.Compare(a[:], b[:])
-	})
-	return out
+	return wire.Draw("hived/stripe/v1\n", binary.BigEndian.AppendUint64(seed[:], stripe), holders)
 }
 
 func encodeStripe(data [][]byte, m int) (Stripe, [][]byte, error) {
