@@ -70,7 +70,7 @@ func (s *snapshots) Restore(ctx context.Context) (uint64, wire.CID, error) {
 	best, err := s.newest()
 	found := err == nil
 	for _, p := range s.r.d.node.Peers() {
-		b, err := s.r.d.node.Pull(ctx, p.ID, wire.Marshal(pull{Kind: pullSnapshot, Body: s.r.id[:]}))
+		b, err := s.r.d.node.Pull(ctx, p.ID, wire.Marshal(wire.Pull{Kind: wire.PullSnapshot, Body: s.r.id[:]}))
 		if err != nil {
 			continue
 		}

@@ -122,16 +122,25 @@ func samples() []noun {
 		of("group-cut", GroupCut{Group: 1, Headers: [][]byte{header.Bytes()}, Haves: [][]byte{Seal(keyN(0), KindGroupHave, run, 7, sampleHave()).Bytes()}}),
 		of("group-vote", GroupVote{Outcome: digestN(43)}),
 		of("group-result", GroupResult{Outcome: sampleOutcome(), Signers: []byte{0x03}, Sigs: []byte(strings.Repeat("\x5a", 128))}),
-		of("head", Head{Origin: LogOrigin(run, keyN(0).Peer()), Size: 4, Root: digestN(32), Note: []byte("a signed note")}),
+		of("head", sampleHead()),
 		of("chain-item", sampleItem()),
 		of("pull-request", PullRequest{Run: run, Next: 8, Instance: 10, Known: [][]byte{digestN(33).first8(), digestN(34).first8()}, Composes: true}),
 		of("pull-answer", PullAnswer{Items: [][]byte{Marshal(sampleItem())}, Envelopes: [][]byte{header.Bytes()}}),
 		of("attest-list", AttestList{Envelopes: [][]byte{Seal(keyN(0), KindAttest, run, 7, Attest{Version: ManifestCID([]byte("v7"))}).Bytes()}}),
+		of("pull", Pull{Kind: PullGenesis, Body: Marshal(GenesisQuery{Name: "demo"})}),
+		of("genesis-query", GenesisQuery{Name: "demo"}),
+		of("log-query", LogQuery{Run: run, Lo: 512}),
+		of("log-answer", LogAnswer{Head: sampleHead(), Entries: [][]byte{Marshal(entry)}}),
+		of("proof-query", ProofQuery{Run: run, Old: 3, New: 4}),
 		of("slice", Slice{Run: run, Round: 7, Step: 3, Part: 1, Merged: true, Data: []byte{0, 0, 0x80, 0x3f}}),
 	}
 }
 
 func (d Digest) first8() []byte { return d[:8] }
+
+func sampleHead() Head {
+	return Head{Origin: LogOrigin(digestN(0), keyN(0).Peer()), Size: 4, Root: digestN(32), Note: []byte("a signed note")}
+}
 
 func sampleItem() ChainItem {
 	r := sampleRecord()
