@@ -56,12 +56,12 @@ func (s *snapshots) Keep(_ context.Context, version uint64, state wire.CID, bloc
 }
 
 // newest returns the newest placement known here.
-func (s *snapshots) newest() (shards.Snapshot, error) {
+func (s *snapshots) newest() (wire.Snapshot, error) {
 	b, err := s.kv.Get(placementKey)
 	if err != nil {
-		return shards.Snapshot{}, err
+		return wire.Snapshot{}, err
 	}
-	return shards.ParseSnapshot(b)
+	return wire.OpenSnapshot(b)
 }
 
 // Restore implements elastic.Snapshots: it takes the newest placement that a
@@ -74,7 +74,7 @@ func (s *snapshots) Restore(ctx context.Context) (uint64, wire.CID, error) {
 		if err != nil {
 			continue
 		}
-		snap, err := shards.ParseSnapshot(b)
+		snap, err := wire.OpenSnapshot(b)
 		if err != nil {
 			s.r.d.log.Warn("placement refused", "peer", p.ID.Short(), "err", err)
 			continue
@@ -95,7 +95,7 @@ func (s *snapshots) Restore(ctx context.Context) (uint64, wire.CID, error) {
 }
 
 // restoreStripe gathers k blocks of a stripe and stores its data blocks.
-func (s *snapshots) restoreStripe(ctx context.Context, version uint64, st shards.Stripe) error {
+func (s *snapshots) restoreStripe(ctx context.Context, version uint64, st wire.Stripe) error {
 	have := make([][]byte, len(st.Data)+len(st.Parity))
 	n := 0
 	for i := range have {
@@ -115,7 +115,7 @@ func (s *snapshots) restoreStripe(ctx context.Context, version uint64, st shards
 			n++
 		}
 	}
-	data, err := st.Restore(have)
+	data, err := shards.Restore(st, have)
 	if err != nil {
 		return err
 	}

@@ -153,6 +153,24 @@ func TestManifestChecks(t *testing.T) {
 	}
 }
 
+func TestSnapshotChecks(t *testing.T) {
+	refuse(t, "snapshot", sampleSnapshot(), map[string]func(*Snapshot){
+		"no state":            func(s *Snapshot) { s.State = CID{} },
+		"no blocks":           func(s *Snapshot) { s.Blocks = nil },
+		"blocks out of order": func(s *Snapshot) { s.Blocks[0], s.Blocks[1] = s.Blocks[1], s.Blocks[0] },
+		"a block too many":    func(s *Snapshot) { s.Blocks = append(s.Blocks, cidN(24)) },
+		"no parity":           func(s *Snapshot) { s.Stripes[0].Parity = nil },
+		"three parities":      func(s *Snapshot) { s.Stripes[0].Parity = append(s.Stripes[0].Parity, cidN(24)) },
+		"a length too few":    func(s *Snapshot) { s.Stripes[0].Len = s.Stripes[0].Len[:1] },
+		"an empty block":      func(s *Snapshot) { s.Stripes[0].Len[1] = 0 },
+		"a block above 1 MiB": func(s *Snapshot) { s.Stripes[0].Len[1] = MaxBlock + 1 },
+		"a holder too few":    func(s *Snapshot) { s.Stripes[0].Holders = s.Stripes[0].Holders[:3] },
+		"a holder twice":      func(s *Snapshot) { s.Stripes[0].Holders[1] = s.Stripes[0].Holders[0] },
+		"a holder nobody":     func(s *Snapshot) { s.Stripes[0].Holders[1] = PeerID{} },
+		"a nameless block":    func(s *Snapshot) { s.Stripes[0].Parity[1] = CID{} },
+	})
+}
+
 func TestRecordChecks(t *testing.T) {
 	refuse(t, "record", sampleRecord(), map[string]func(*Record){
 		"version 0":                            func(r *Record) { r.V = 0 },

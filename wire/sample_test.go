@@ -127,6 +127,7 @@ func samples() []noun {
 		of("pull-request", PullRequest{Run: run, Next: 8, Instance: 10, Known: [][]byte{digestN(33).first8(), digestN(34).first8()}, Composes: true}),
 		of("pull-answer", PullAnswer{Items: [][]byte{Marshal(sampleItem())}, Envelopes: [][]byte{header.Bytes()}}),
 		of("attest-list", AttestList{Envelopes: [][]byte{Seal(keyN(0), KindAttest, run, 7, Attest{Version: ManifestCID([]byte("v7"))}).Bytes()}}),
+		of("snapshot", sampleSnapshot()),
 		of("pull", Pull{Kind: PullGenesis, Body: Marshal(GenesisQuery{Name: "demo"})}),
 		of("genesis-query", GenesisQuery{Name: "demo"}),
 		of("log-query", LogQuery{Run: run, Lo: 512}),
@@ -137,6 +138,11 @@ func samples() []noun {
 }
 
 func (d Digest) first8() []byte { return d[:8] }
+
+func sampleSnapshot() Snapshot {
+	return Snapshot{Version: 7, State: ManifestCID([]byte("v7")), Blocks: []CID{cidN(20), cidN(21)},
+		Stripes: []Stripe{{Data: []CID{cidN(20), cidN(21)}, Len: []uint32{MaxBlock, 300}, Parity: []CID{cidN(22), cidN(23)}, Holders: peersN(4)}}}
+}
 
 func sampleHead() Head {
 	return Head{Origin: LogOrigin(digestN(0), keyN(0).Peer()), Size: 4, Root: digestN(32), Note: []byte("a signed note")}
