@@ -128,6 +128,7 @@ func samples() []noun {
 		of("pull-answer", PullAnswer{Items: [][]byte{Marshal(sampleItem())}, Envelopes: [][]byte{header.Bytes()}}),
 		of("attest-list", AttestList{Envelopes: [][]byte{Seal(keyN(0), KindAttest, run, 7, Attest{Version: ManifestCID([]byte("v7"))}).Bytes()}}),
 		of("snapshot", sampleSnapshot()),
+		of("evidence", sampleEvidence()),
 		of("pull", Pull{Kind: PullGenesis, Body: Marshal(GenesisQuery{Name: "demo"})}),
 		of("genesis-query", GenesisQuery{Name: "demo"}),
 		of("log-query", LogQuery{Run: run, Lo: 512}),
@@ -142,6 +143,13 @@ func (d Digest) first8() []byte { return d[:8] }
 func sampleSnapshot() Snapshot {
 	return Snapshot{Version: 7, State: ManifestCID([]byte("v7")), Blocks: []CID{cidN(20), cidN(21)},
 		Stripes: []Stripe{{Data: []CID{cidN(20), cidN(21)}, Len: []uint32{MaxBlock, 300}, Parity: []CID{cidN(22), cidN(23)}, Holders: peersN(4)}}}
+}
+
+func sampleEvidence() Evidence {
+	other := EntryBody{Run: digestN(0), Seq: 3, Kind: EntryRecord, Ref: cidN(1)}
+	b := SealEntry(keyN(0), other)
+	other.Ref = cidN(2)
+	return NewEvidence(EvidenceEntries, SealEntry(keyN(0), other), b)
 }
 
 func sampleHead() Head {
