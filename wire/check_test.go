@@ -163,6 +163,12 @@ func TestEvidenceChecks(t *testing.T) {
 	})
 }
 
+func TestPeerListChecks(t *testing.T) {
+	refuse(t, "peer list", PeerList{{Peer: keyN(0).Peer()}}, map[string]func(*PeerList){
+		"65 peers": func(l *PeerList) { *l = make(PeerList, MaxTold+1) },
+	})
+}
+
 func TestSnapshotChecks(t *testing.T) {
 	refuse(t, "snapshot", sampleSnapshot(), map[string]func(*Snapshot){
 		"no state":            func(s *Snapshot) { s.State = CID{} },

@@ -129,6 +129,7 @@ func samples() []noun {
 		of("attest-list", AttestList{Envelopes: [][]byte{Seal(keyN(0), KindAttest, run, 7, Attest{Version: ManifestCID([]byte("v7"))}).Bytes()}}),
 		of("snapshot", sampleSnapshot()),
 		of("evidence", sampleEvidence()),
+		of("peer-list", PeerList{{Peer: keyN(0).Peer(), Addrs: []string{"/ip4/10.0.0.1/tcp/4001"}}}),
 		of("pull", Pull{Kind: PullGenesis, Body: Marshal(GenesisQuery{Name: "demo"})}),
 		of("genesis-query", GenesisQuery{Name: "demo"}),
 		of("log-query", LogQuery{Run: run, Lo: 512}),
