@@ -11,19 +11,6 @@ import (
 // the table of the last record decided at or before instance i-Lookback.
 const Lookback = 5
 
-// Tip is one decided or proposed record as the engine sees it.
-type Tip struct {
-	_      struct{} `cbor:",toarray"`
-	Round  uint64
-	Record wire.Digest
-	Table  wire.Digest // digest of the table in that record
-}
-
-// TipOf returns r's tip.
-func TipOf(r *wire.Record) Tip {
-	return Tip{Round: r.Round, Record: r.Digest(), Table: wire.Sum(wire.Marshal(r.Table))}
-}
-
 // Event is something that happened to an engine: Start, Message, Alarm or
 // Rebroadcast.
 type Event interface{ event() }
@@ -31,8 +18,8 @@ type Event interface{ event() }
 // Start begins an instance. A nil Proposal votes for the base alone.
 type Start struct {
 	Instance uint64
-	Base     Tip
-	Proposal *Tip
+	Base     wire.Tip
+	Proposal *wire.Tip
 	Table    wire.Table // that the instance uses
 }
 

@@ -163,6 +163,21 @@ func TestEvidenceChecks(t *testing.T) {
 	})
 }
 
+func TestVoteChecks(t *testing.T) {
+	refuse(t, "vote", sampleVote(), map[string]func(*Vote){
+		"a short signature":      func(v *Vote) { v.Sig = v.Sig[:63] },
+		"a short ticket":         func(v *Vote) { v.Ticket = []byte{1} },
+		"phase 0":                func(v *Vote) { v.Vote.Phase = 0 },
+		"phase 6":                func(v *Vote) { v.Vote.Phase = 6 },
+		"round 1,025":            func(v *Vote) { v.Vote.Round = 1025 },
+		"three tips":             func(v *Vote) { v.Vote.Chain = append(v.Vote.Chain, Tip{}) },
+		"a signature too few":    func(v *Vote) { v.Just.Sigs = v.Just.Sigs[:64] },
+		"a signer twice":         func(v *Vote) { v.Just.Signers[1] = 0 },
+		"signer 21":              func(v *Vote) { v.Just.Signers[1] = MaxVoters },
+		"phase 6 as its grounds": func(v *Vote) { v.Just.Vote.Phase = 6 },
+	})
+}
+
 func TestPeerListChecks(t *testing.T) {
 	refuse(t, "peer list", PeerList{{Peer: keyN(0).Peer()}}, map[string]func(*PeerList){
 		"65 peers": func(l *PeerList) { *l = make(PeerList, MaxTold+1) },

@@ -130,6 +130,7 @@ func samples() []noun {
 		of("snapshot", sampleSnapshot()),
 		of("evidence", sampleEvidence()),
 		of("peer-list", PeerList{{Peer: keyN(0).Peer(), Addrs: []string{"/ip4/10.0.0.1/tcp/4001"}}}),
+		of("vote", sampleVote()),
 		of("pull", Pull{Kind: PullGenesis, Body: Marshal(GenesisQuery{Name: "demo"})}),
 		of("genesis-query", GenesisQuery{Name: "demo"}),
 		of("log-query", LogQuery{Run: run, Lo: 512}),
@@ -151,6 +152,12 @@ func sampleEvidence() Evidence {
 	b := SealEntry(keyN(0), other)
 	other.Ref = cidN(2)
 	return NewEvidence(EvidenceEntries, SealEntry(keyN(0), other), b)
+}
+
+func sampleVote() Vote {
+	tips := []Tip{{Round: 6, Record: digestN(6), Table: digestN(31)}, {Round: 7, Record: digestN(8), Table: digestN(31)}}
+	return Vote{Rank: 1, Vote: VotePayload{Instance: 9, Phase: 4, Chain: tips}, Sig: []byte(strings.Repeat("\x5a", 64)),
+		Just: &Justification{Vote: VotePayload{Instance: 9, Phase: 3, Chain: tips}, Signers: []uint32{0, 2}, Sigs: []byte(strings.Repeat("\x5b", 128))}}
 }
 
 func sampleHead() Head {
