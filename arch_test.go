@@ -41,7 +41,7 @@ var layers = map[string]layer{
 	"train/weights":           {own: []string{"wire"}, third: []string{"github.com/google/renameio/v2"}},
 	"train/data":              {own: []string{"wire", "tensorops/num", "train/weights"}},
 	"train/nets":              {own: []string{"wire", "tensorops", "tensorops/num", "train/data", "train/weights"}},
-	"train":                   {own: []string{"tensorops", "tensorops/num", "gpu", "wire"}, third: []string{"github.com/google/renameio/v2"}},
+	"train":                   {own: []string{"tensorops", "tensorops/num", "gpu", "wire", "train/data", "train/nets", "train/weights"}},
 	"gossip":                  {own: []string{"wire"}, third: libp2p},
 	"shards":                  {own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
 	"ledger":                  {own: []string{"wire"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},

@@ -131,7 +131,7 @@ func (n *runNet) Send(ctx context.Context, to wire.PeerID, kind elastic.SendKind
 }
 
 func (n *runNet) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
-	b, err := n.node.Pull(ctx, from, wire.Marshal(pull{Kind: pullRun, Body: req}))
+	b, err := n.node.Pull(ctx, from, wire.Marshal(wire.Pull{Kind: wire.PullRun, Body: req}))
 	if err != nil {
 		return nil, err
 	}

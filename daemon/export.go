@@ -19,39 +19,20 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// logQuery asks for entries of the asked peer's log in a run.
-type logQuery struct {
-	_   struct{} `cbor:",toarray"`
-	Run wire.RunID
-	Lo  uint64
-}
-
-// logAnswer is a head and entries from logQuery.Lo on, as many as fit.
-type logAnswer struct {
-	_       struct{} `cbor:",toarray"`
-	Head    wire.Head
-	Entries [][]byte
-}
-
-const (
-	maxLogAnswer = 4 << 20
-	logBudget    = 3 << 20
-)
-
 // answerLog gives own entries to another peer.
 func (d *Daemon) answerLog(body []byte) ([]byte, error) {
-	var q logQuery
-	if err := wire.Unmarshal(body, &q, 1<<10); err != nil {
+	q, err := wire.OpenQuery[wire.LogQuery](body)
+	if err != nil {
 		return nil, err
 	}
 	r, err := d.runOf(q.Run)
 	if err != nil {
 		return nil, err
 	}
-	a := logAnswer{Head: r.log.Head()}
+	a := wire.LogAnswer{Head: r.log.Head()}
 	size := 0
 	err = r.log.Read(q.Lo, a.Head.Size, func(raw []byte, _ wire.EntryBody) error {
-		if size += len(raw); size > logBudget {
+		if size += len(raw); size > wire.LogBudget {
 			return errLogFull
 		}
 		a.Entries = append(a.Entries, append([]byte{}, raw...))
@@ -70,13 +51,13 @@ func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte,
 	var all [][]byte
 	var head wire.Head
 	for head.Size == 0 || uint64(len(all)) < head.Size {
-		req := pull{Kind: pullLog, Body: wire.Marshal(logQuery{Run: r.id, Lo: uint64(len(all))})}
+		req := wire.Pull{Kind: wire.PullLog, Body: wire.Marshal(wire.LogQuery{Run: r.id, Lo: uint64(len(all))})}
 		b, err := r.d.node.Pull(ctx, p, wire.Marshal(req))
 		if err != nil {
 			return head, nil, err
 		}
-		var a logAnswer
-		if err := wire.Unmarshal(b, &a, maxLogAnswer); err != nil {
+		var a wire.LogAnswer
+		if err := wire.Unmarshal(b, &a, wire.MaxLogAnswer); err != nil {
 			return head, nil, err
 		}
 		if head.Size == 0 {

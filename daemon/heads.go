@@ -97,7 +97,7 @@ func (r *run) offerHead(ctx context.Context, p wire.PeerID, h wire.Head) error {
 	if best, ok := r.heads.Best(p); ok && best.Size < h.Size {
 		pctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		b, err := r.d.node.Pull(pctx, p, wire.Marshal(pull{Kind: pullProof, Body: wire.Marshal(proofQuery{Run: r.id, Old: best.Size, New: h.Size})}))
+		b, err := r.d.node.Pull(pctx, p, wire.Marshal(wire.Pull{Kind: wire.PullProof, Body: wire.Marshal(wire.ProofQuery{Run: r.id, Old: best.Size, New: h.Size})}))
 		if err != nil {
 			return nil // it is asked for again with its next head
 		}
@@ -113,16 +113,9 @@ func (r *run) offerHead(ctx context.Context, p wire.PeerID, h wire.Head) error {
 	return err
 }
 
-// proofQuery asks for the proof that a log of New entries begins with Old ones.
-type proofQuery struct {
-	_        struct{} `cbor:",toarray"`
-	Run      wire.RunID
-	Old, New uint64
-}
-
 func (d *Daemon) answerProof(body []byte) ([]byte, error) {
-	var q proofQuery
-	if err := wire.Unmarshal(body, &q, 1<<10); err != nil {
+	q, err := wire.OpenQuery[wire.ProofQuery](body)
+	if err != nil {
 		return nil, err
 	}
 	r, err := d.runOf(q.Run)

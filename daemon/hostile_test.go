@@ -232,7 +232,7 @@ func flood(ctx context.Context, bad *gossip.Node, topic *gossip.Topic, key wire.
 			for _, body := range [][]byte{nil, big[:1], bytes.Repeat([]byte{0xff}, 40), wire.Marshal([]any{id[:], ^uint64(0), ^uint64(0), ^uint64(0)}), wire.Marshal([]any{id[:], ^uint64(0), ^uint64(0)}), wire.Marshal([]any{id[:], uint64(0), uint64(0), [][]byte{{}, big[:9]}, true})} {
 				if i%50 == 0 {
 					sctx, cancel := context.WithTimeout(ctx, time.Second)
-					_, _ = bad.Pull(sctx, victim, wire.Marshal(pull{Kind: kind, Body: body}))
+					_, _ = bad.Pull(sctx, victim, wire.Marshal(wire.Pull{Kind: kind, Body: body}))
 					cancel()
 				}
 			}
