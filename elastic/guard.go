@@ -63,7 +63,7 @@ func (r *Runner) mayVote(p wire.PeerID) bool {
 
 // sliceFits reports whether a slice is one that a member sends about now, and no
 // longer than its part.
-func (r *Runner) sliceFits(from wire.PeerID, s *slice) bool {
+func (r *Runner) sliceFits(from wire.PeerID, s *wire.Slice) bool {
 	c, p := r.crowd.Load(), r.cfg.Genesis.Preset
 	window := p.Cadence.Window
 	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.Parts) || s.Round < c.head || s.Round > c.head+2 {

@@ -117,7 +117,7 @@ func (d *reduction) mergeOwn(ctx context.Context) error {
 		if err := d.mergePart(ctx, i); err != nil {
 			return err
 		}
-		b := wire.Marshal(slice{Run: d.w.r.cfg.Run, Round: d.rec.Round, Part: uint32(i), Merged: true, Data: version.EncodeMerged(m.G.Preset.Merged, d.update[p.Lo:p.Hi])})
+		b := wire.Marshal(wire.Slice{Run: d.w.r.cfg.Run, Round: d.rec.Round, Part: uint32(i), Merged: true, Data: version.EncodeMerged(m.G.Preset.Merged, d.update[p.Lo:p.Hi])})
 		for _, to := range d.members {
 			if to == d.w.r.self {
 				continue

@@ -185,9 +185,9 @@ func (r *Runner) restore() error {
 	if err != nil {
 		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
 	}
-	err = r.chain.walk(first, func(it *openedItem) error {
-		rec := it.rec
-		c, err := it.cert()
+	err = r.chain.walk(first, func(it *wire.OpenedItem) error {
+		rec := it.Rec
+		c, err := it.OpenCert()
 		if err != nil {
 			return err
 		}

@@ -15,26 +15,10 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// slice is one part of one step of a window, between two members: a gradient on
-// its way to the part's owner, or the merged gradient on its way back. The
-// connection tells who sent it; the header at the window's end commits to it.
-type slice struct {
-	_      struct{} `cbor:",toarray"`
-	Run    wire.RunID
-	Round  uint64
-	Step   uint32
-	Part   uint32
-	Merged bool
-	Data   []byte
-}
-
 type sliceIn struct {
 	from wire.PeerID
-	s    slice
+	s    wire.Slice
 }
-
-// MaxSlice bounds the bytes of a slice message.
-const MaxSlice = wire.MaxBlock + 256
 
 // Slice takes a slice that from sent. It blocks for a bounded time while the
 // window is behind.
@@ -42,8 +26,8 @@ func (r *Runner) Slice(from wire.PeerID, b []byte) {
 	if !r.Belongs(from) {
 		return
 	}
-	var s slice
-	if err := wire.Unmarshal(b, &s, MaxSlice); err != nil || !r.sliceFits(from, &s) {
+	var s wire.Slice
+	if err := wire.Unmarshal(b, &s, wire.MaxSlice); err != nil || !r.sliceFits(from, &s) {
 		r.log.Debug("slice refused", "peer", from.Short(), "err", err)
 		return
 	}
@@ -230,14 +214,14 @@ func (ws *windowState) scatter(ctx context.Context, step uint32, grad []float32)
 			ws.grads[sliceKey{step, uint32(i), ws.self}] = b
 			continue
 		}
-		if err := ws.send(ctx, ws.members[ws.owners[i]], slice{Round: ws.round, Step: step, Part: uint32(i), Data: b}); err != nil {
+		if err := ws.send(ctx, ws.members[ws.owners[i]], wire.Slice{Round: ws.round, Step: step, Part: uint32(i), Data: b}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (ws *windowState) send(ctx context.Context, to wire.PeerID, s slice) error {
+func (ws *windowState) send(ctx context.Context, to wire.PeerID, s wire.Slice) error {
 	s.Run = ws.w.r.cfg.Run
 	ws.bytes += uint64(len(s.Data))
 	sctx, cancel := ws.w.r.env.Context(ctx, stepTimeout)
@@ -306,7 +290,7 @@ func (ws *windowState) reduce(ctx context.Context, step uint32, update []float32
 			if m == ws.self {
 				continue
 			}
-			if err := ws.send(ctx, to, slice{Round: ws.round, Step: step, Part: uint32(i), Merged: true, Data: b}); err != nil {
+			if err := ws.send(ctx, to, wire.Slice{Round: ws.round, Step: step, Part: uint32(i), Merged: true, Data: b}); err != nil {
 				return err
 			}
 		}
