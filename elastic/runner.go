@@ -223,15 +223,14 @@ func (r *Runner) restore() error {
 func (r *Runner) do(c decide.Command) error {
 	switch c := c.(type) {
 	case decide.PersistRecord:
-		r.queue = append(r.queue, decide.Tick{})
 		return r.persistRecord(c)
 	case decide.PersistCert:
-		r.queue = append(r.queue, decide.Tick{})
 		if err := r.chain.putBase(c.Cert); err != nil {
 			return err
 		}
 		r.next = c.Cert.Instance + 1
 		r.cfg.Agree.Final(c.Cert.Instance, nil)
+		return r.step(decide.Persisted{})
 	case decide.Say:
 		return r.say(c)
 	case decide.Train:
@@ -314,7 +313,7 @@ func (r *Runner) persistRecord(c decide.PersistRecord) error {
 	}
 	r.cache.turn(c.Record)
 	r.crowd.Store(crowdOf(c.Record))
-	return nil
+	return r.step(decide.Persisted{})
 }
 
 // connect asks for connections. Who cannot be reached is not waited for. It runs in

@@ -18,9 +18,6 @@ func (m *Machine) advance(now time.Time) []Command {
 	if m.heldBack {
 		m.heldBack = false
 		out = m.replay(now)
-		if m.turned {
-			panic("elastic: a held announcement decided a record")
-		}
 	}
 	if m.applied < m.Head().Round && !m.applying && !m.start.IsZero() && m.mayApply(now) {
 		m.applying = true

@@ -66,6 +66,11 @@ type GroupMerged struct {
 // Tick says that time has passed.
 type Tick struct{}
 
+// Persisted answers PersistRecord and PersistCert: what was decided is durable, and
+// the agreement has heard of it. It is the next event after that batch; a caller whose
+// write failed steps the machine no more.
+type Persisted struct{}
+
 // Begun says that the run begins here, and who is connected.
 type Begun struct{ Connected []wire.PeerID }
 
@@ -95,6 +100,7 @@ func (Started) event()     {}
 func (Applied) event()     {}
 func (GroupMerged) event() {}
 func (Tick) event()        {}
+func (Persisted) event()   {}
 func (Begun) event()       {}
 func (Due) event()         {}
 func (Pulled) event()      {}
@@ -108,7 +114,8 @@ type TrainFailed struct {
 	Err   error
 }
 
-// Command is something that a Machine wants done. A batch is executed in order.
+// Command is something that a Machine wants done. A batch is executed in order. A
+// PersistRecord or PersistCert is the last one of its batch.
 type Command interface{ command() }
 
 // PersistRecord makes a decided record durable, with what proves it: Cert, or

@@ -55,8 +55,8 @@ type Machine struct {
 	learnt   time.Time // when the head was learnt
 	finished bool
 	leaving  bool
-	turned   bool // a decision was taken in this step
-	heldBack bool // ahead may hold what can be heard now
+	deciding Command // a PersistRecord or PersistCert that waits for Persisted; else nil
+	heldBack bool    // ahead may hold what can be heard now
 
 	round   round
 	readys  map[wire.PeerID]wire.Envelope
@@ -353,7 +353,7 @@ func (m *Machine) started(now time.Time, r *wire.Record, env wire.Envelope) []Co
 	if len(m.h) > 0 || m.start.IsZero() || m.cfg.Plans.ValidStart(m.cfg.Run, m.start, r) != nil {
 		return nil
 	}
-	return m.commit(now, PersistRecord{Record: r, Start: &env})
+	return m.persist(PersistRecord{Record: r, Start: &env})
 }
 
 func (m *Machine) decided(now time.Time, ev Decided) []Command {
@@ -362,12 +362,7 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 		return nil
 	}
 	if !c.Decided() {
-		m.next, m.bases = c.Instance+1, m.bases+1
-		m.round.proposal, m.round.proposalEnv, m.round.proposed, m.round.running = nil, nil, false, false
-		m.round.proposals = map[wire.Digest]*wire.Record{}
-		m.round.quorumAt, m.round.begunAt = now, time.Time{}
-		m.turned = true
-		return []Command{PersistCert{&c}}
+		return m.persist(PersistCert{&c})
 	}
 	r, item := ev.Record, ev.Item
 	if r == nil {
@@ -383,13 +378,36 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 	if r.Digest() != c.Value || r.Round != m.Head().Round+1 {
 		return nil
 	}
-	return m.commit(now, PersistRecord{Record: r, Cert: &c, Item: item})
+	return m.persist(PersistRecord{Record: r, Cert: &c, Item: item})
 }
 
-// commit makes p's record the head. It is final.
-func (m *Machine) commit(now time.Time, p PersistRecord) []Command {
-	r, c := p.Record, p.Cert
-	out := []Command{p}
+// persist has a decision made durable. Nothing follows from it before it is.
+func (m *Machine) persist(c Command) []Command {
+	m.deciding = c
+	return []Command{c}
+}
+
+// persisted follows a decision that is durable now. It is final.
+func (m *Machine) persisted(now time.Time) []Command {
+	decided := m.deciding
+	m.deciding, m.heldBack = nil, true
+	switch d := decided.(type) {
+	case PersistRecord:
+		return m.commit(now, d.Record, d.Cert)
+	case PersistCert:
+		m.next, m.bases = d.Cert.Instance+1, m.bases+1
+		m.round.proposal, m.round.proposalEnv, m.round.proposed, m.round.running = nil, nil, false, false
+		m.round.proposals = map[wire.Digest]*wire.Record{}
+		m.round.quorumAt, m.round.begunAt = now, time.Time{}
+	default:
+		panic("decide: nothing was to be persisted")
+	}
+	return nil
+}
+
+// commit makes a record the head.
+func (m *Machine) commit(now time.Time, r *wire.Record, c *wire.Cert) []Command {
+	var out []Command
 	if m.round.trained {
 		out = append(out, StopTraining{r.Round})
 	}
@@ -402,7 +420,6 @@ func (m *Machine) commit(now time.Time, p PersistRecord) []Command {
 	m.open()
 	out = append(out, m.connect()...)
 	m.round.late = late || m.round.plan != nil && m.round.plan.Share(m.cfg.Self) == nil
-	m.turned = true
 	return out
 }
 
@@ -417,6 +434,9 @@ func (m *Machine) replay(now time.Time) []Command {
 	})
 	var out []Command
 	for _, k := range keys {
+		if m.deciding != nil {
+			break // the rest is of what follows
+		}
 		e := m.ahead[k]
 		delete(m.ahead, k)
 		out = append(out, m.hear(now, e)...)

@@ -7,8 +7,7 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// Step takes one event and returns what is to be done, in order. After a batch
-// with PersistRecord or PersistCert the caller steps a Tick.
+// Step takes one event and returns what is to be done, in order.
 func (m *Machine) Step(now time.Time, ev Event) []Command {
 	switch ev := ev.(type) {
 	case Due:
@@ -16,12 +15,15 @@ func (m *Machine) Step(now time.Time, ev Event) []Command {
 	case Pulled:
 		return m.endPull(now, ev.Peer)
 	}
+	if _, ok := ev.(Persisted); !ok && m.deciding != nil {
+		panic("decide: an event between a decision and its being durable")
+	}
 	out := m.take(now, ev)
-	if m.turned { // the agreement must hear of the decision before anything else
-		m.turned = false
-		m.heldBack = true
-	} else {
+	if m.deciding == nil {
 		out = append(out, m.advance(now)...)
+	}
+	if m.deciding != nil {
+		return out
 	}
 	return append(out, m.after(now, ev)...)
 }
@@ -50,6 +52,8 @@ func (m *Machine) take(now time.Time, ev Event) []Command {
 		out = m.mergedGroup(now, ev)
 	case Connected:
 		m.link(now, ev.Peer, ev.Up)
+	case Persisted:
+		out = m.persisted(now)
 	case Begun:
 		out = m.begun(now, ev.Connected)
 	case Leaving:
