@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
 )
@@ -150,11 +151,11 @@ func (n *runNet) Peers() []wire.PeerID {
 }
 
 // verdict converts what elastic thinks of an announcement.
-func verdict(v elastic.Verdict) gossip.Verdict {
+func verdict(v decide.Verdict) gossip.Verdict {
 	switch v {
-	case elastic.Accept:
+	case decide.Accept:
 		return gossip.Accept
-	case elastic.Reject:
+	case decide.Reject:
 		return gossip.Reject
 	}
 	return gossip.Ignore

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -26,11 +27,13 @@ type trainer struct {
 }
 
 // newTrainer opens the trainer of a run.
-func (d *Daemon) newTrainer(g *wire.Genesis, data train.Dataset) (*trainer, error) {
+func (d *Daemon) newTrainer(g *wire.Genesis, data data.Set) (*trainer, error) {
 	t := &trainer{pace: time.Duration(d.cfg.Train.StepMs) * time.Millisecond}
-	cfg := TrainConfig(g, data, d.cfg.Threads)
+	cfg, err := train.ConfigOf(g, data, d.cfg.Threads)
+	if err != nil {
+		return nil, err
+	}
 	cfg.Stepped = t.stepped
-	var err error
 	t.Trainer, err = train.New(cfg)
 	return t, err
 }

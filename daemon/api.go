@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
 )
@@ -182,13 +183,13 @@ func checkLoopback(addr string) error {
 func (d *Daemon) listen() ([]net.Listener, error) {
 	l, err := d.listenAPI("unix", d.cfg.API.Socket)
 	if err != nil {
-		return nil, Fail(ExitResource, err, "listen on the API socket")
+		return nil, exit.Fail(exit.Resource, err, "listen on the API socket")
 	}
 	out := []net.Listener{l}
 	if d.cfg.API.HTTP != "" {
 		t, err := d.listenAPI("tcp", d.cfg.API.HTTP)
 		if err != nil {
-			return nil, errors.Join(Fail(ExitResource, err, "listen on %s", d.cfg.API.HTTP), l.Close())
+			return nil, errors.Join(exit.Fail(exit.Resource, err, "listen on %s", d.cfg.API.HTTP), l.Close())
 		}
 		out = append(out, t)
 	}
@@ -256,15 +257,15 @@ func guard(next http.Handler) http.Handler {
 
 // ErrorBody is what the API answers instead of a result.
 type ErrorBody struct {
-	Error string   `json:"error"`
-	Code  ExitCode `json:"code"`
+	Error string    `json:"error"`
+	Code  exit.Code `json:"code"`
 }
 
 func reply(w http.ResponseWriter, v any, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		v = ErrorBody{err.Error(), CodeOf(err)}
+		v = ErrorBody{err.Error(), exit.CodeOf(err)}
 	}
 	_ = json.NewEncoder(w).Encode(v) // the client is gone if this fails
 }
@@ -296,7 +297,7 @@ func (d *Daemon) find(s string) (*run, error) {
 			return r, nil
 		}
 	}
-	return nil, Fail(ExitUsage, nil, "run %q is not in progress here; see hived run ls", s)
+	return nil, exit.Fail(exit.Usage, nil, "run %q is not in progress here; see hived run ls", s)
 }
 
 func (d *Daemon) getRun(w http.ResponseWriter, q *http.Request) {
@@ -345,7 +346,7 @@ func decodeJSON(q *http.Request, v any) error {
 	dec := json.NewDecoder(q.Body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		return Fail(ExitUsage, err, "read request")
+		return exit.Fail(exit.Usage, err, "read request")
 	}
 	return nil
 }
@@ -442,7 +443,7 @@ func (d *Daemon) join(w http.ResponseWriter, q *http.Request) {
 	defer cancel()
 	p, err := d.node.Dial(ctx, body.Address)
 	if err != nil {
-		reply(w, nil, Fail(ExitNoPeer, err, "join %s", body.Address))
+		reply(w, nil, exit.Fail(exit.NoPeer, err, "join %s", body.Address))
 		return
 	}
 	reply(w, map[string]any{"peer": p.String(), "peers": len(d.node.Peers())}, nil)

@@ -12,7 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/daemon/exit"
+	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -109,8 +110,8 @@ func TestSecondDaemon(t *testing.T) {
 	d, _ := started(t)
 	c := DefaultConfig()
 	c.DataDir = d.cfg.DataDir
-	if _, err := Open(c); CodeOf(err) != ExitResource || !strings.Contains(err.Error(), "is in use by pid ") {
-		t.Errorf("%v with code %d, want 10 and the holder", err, CodeOf(err))
+	if _, err := Open(c); exit.CodeOf(err) != exit.Resource || !strings.Contains(err.Error(), "is in use by pid ") {
+		t.Errorf("%v with code %d, want 10 and the holder", err, exit.CodeOf(err))
 	}
 }
 
@@ -119,10 +120,10 @@ func TestNoDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cl.Get(limited(t), "/api/v1/status", nil); CodeOf(err) != ExitNoDaemon || !strings.Contains(err.Error(), "hived daemon") {
-		t.Errorf("%v with code %d, want 4 and the next command", err, CodeOf(err))
+	if err := cl.Get(limited(t), "/api/v1/status", nil); exit.CodeOf(err) != exit.NoDaemon || !strings.Contains(err.Error(), "hived daemon") {
+		t.Errorf("%v with code %d, want 4 and the next command", err, exit.CodeOf(err))
 	}
-	if _, err := NewClient("ftp://x"); CodeOf(err) != ExitUsage {
+	if _, err := NewClient("ftp://x"); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("another scheme: %v", err)
 	}
 }
@@ -131,8 +132,8 @@ func TestJoinNobody(t *testing.T) {
 	_, cl := started(t)
 	for _, addr := range []string{"nonsense", "/ip4/127.0.0.1/tcp/1", "/ip4/127.0.0.1/tcp/1/p2p/" + wire.NewKey().Peer().String()} {
 		err := cl.Post(limited(t), "/api/v1/join", map[string]any{"address": addr, "seconds": 2}, nil)
-		if CodeOf(err) != ExitNoPeer && CodeOf(err) != ExitUsage || !strings.Contains(err.Error(), addr) {
-			t.Errorf("join %s: %v with code %d", addr, err, CodeOf(err))
+		if exit.CodeOf(err) != exit.NoPeer && exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), addr) {
+			t.Errorf("join %s: %v with code %d", addr, err, exit.CodeOf(err))
 		}
 	}
 }
@@ -140,7 +141,7 @@ func TestJoinNobody(t *testing.T) {
 // mnist skips a test where the data set cannot be found.
 func mnist(t *testing.T) {
 	t.Helper()
-	if _, err := train.Open("mnist", ""); err != nil {
+	if _, err := data.Open(data.Spec{Format: "mnist"}); err != nil {
 		t.Skipf("NOT HERE: %v", err)
 	}
 }
@@ -170,8 +171,8 @@ func TestMismatch(t *testing.T) {
 		g.Model.Args = append([]wire.Arg{}, good.Model.Args...)
 		c.change(&g)
 		_, err := d.StartRun(wire.Seal(d.key, wire.KindGenesis, wire.RunID{}, 0, &g).Bytes())
-		if CodeOf(err) != ExitIncompatible {
-			t.Errorf("another %s: %v with code %d, want 11", what, err, CodeOf(err))
+		if exit.CodeOf(err) != exit.Incompatible {
+			t.Errorf("another %s: %v with code %d, want 11", what, err, exit.CodeOf(err))
 			continue
 		}
 		for _, w := range c.want {
@@ -180,29 +181,10 @@ func TestMismatch(t *testing.T) {
 			}
 		}
 	}
-	if _, err := d.StartRun([]byte("no genesis")); CodeOf(err) != ExitIntegrity {
-		t.Errorf("no genesis: code %d, want 9", CodeOf(err))
+	if _, err := d.StartRun([]byte("no genesis")); exit.CodeOf(err) != exit.Integrity {
+		t.Errorf("no genesis: code %d, want 9", exit.CodeOf(err))
 	}
 	if len(d.allRuns()) != 0 {
 		t.Error("a refused run is in progress")
-	}
-}
-
-func TestExitCodes(t *testing.T) {
-	seen := map[ExitCode]bool{}
-	for _, e := range ExitCodes {
-		if seen[e.Code] || e.Meaning == "" {
-			t.Errorf("code %d is listed twice or has no meaning", e.Code)
-		}
-		seen[e.Code] = true
-	}
-	for _, c := range []ExitCode{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 130, 143} {
-		if !seen[c] {
-			t.Errorf("code %d is not listed", c)
-		}
-	}
-	inner := Fail(ExitResource, os.ErrPermission, "write %s", "x")
-	if CodeOf(nil) != 0 || CodeOf(os.ErrClosed) != 1 || CodeOf(inner) != 10 || inner.Error() != "write x: permission denied" {
-		t.Errorf("%v", inner)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // Client talks to a daemon's API.
@@ -40,7 +42,7 @@ func NewClient(api string) (*Client, error) {
 		return &Client{&http.Client{Transport: t}, "http://hived", api}, nil
 	}
 	if !strings.HasPrefix(api, "http://") {
-		return nil, Fail(ExitUsage, nil, "api address %q, want unix:///path or http://127.0.0.1:port", api)
+		return nil, exit.Fail(exit.Usage, nil, "api address %q, want unix:///path or http://127.0.0.1:port", api)
 	}
 	return &Client{&http.Client{}, strings.TrimSuffix(api, "/"), api}, nil
 }
@@ -71,9 +73,9 @@ func (c *Client) open(ctx context.Context, method, path string, body []byte) (*h
 	resp, err := c.http.Do(q)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, Fail(ExitTimeout, ctx.Err(), "the daemon did not answer %s in time", path)
+			return nil, exit.Fail(exit.Timeout, ctx.Err(), "the daemon did not answer %s in time", path)
 		}
-		return nil, Fail(ExitNoDaemon, errors.Unwrap(err), "no daemon at %s; start one with hived daemon", c.at)
+		return nil, exit.Fail(exit.NoDaemon, errors.Unwrap(err), "no daemon at %s; start one with hived daemon", c.at)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -85,9 +87,9 @@ func (c *Client) open(ctx context.Context, method, path string, body []byte) (*h
 	}
 	var e ErrorBody
 	if json.Unmarshal(b, &e) == nil && e.Error != "" {
-		return nil, Fail(e.Code, nil, "%s", e.Error)
+		return nil, exit.Fail(e.Code, nil, "%s", e.Error)
 	}
-	return nil, Fail(ExitFailed, nil, "%s %s: %s: %s", method, path, resp.Status, bytes.TrimSpace(b))
+	return nil, exit.Fail(exit.Failed, nil, "%s %s: %s: %s", method, path, resp.Status, bytes.TrimSpace(b))
 }
 
 func (c *Client) do(ctx context.Context, method, path string, body []byte, out any) error {
@@ -141,7 +143,7 @@ func (c *Client) WaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return Fail(ExitTimeout, err, "the daemon at %s is not ready", c.at)
+			return exit.Fail(exit.Timeout, err, "the daemon at %s is not ready", c.at)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -91,7 +92,7 @@ const maxSocketPath = 107
 // Validate fills derived values and reports the first field that is wrong.
 func (c *Config) Validate() error {
 	bad := func(key, format string, args ...any) error {
-		return Fail(ExitConfig, nil, "config %s: %s", key, fmt.Sprintf(format, args...))
+		return exit.Fail(exit.Config, nil, "config %s: %s", key, fmt.Sprintf(format, args...))
 	}
 	if c.Schema != 1 {
 		return bad("schema", "%d is not known, want 1", c.Schema)

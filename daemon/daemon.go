@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/shards"
@@ -28,7 +29,7 @@ type Daemon struct {
 	cfg   Config
 	key   wire.Key
 	log   *slog.Logger
-	lock  *Lock
+	lock  *exit.Lock
 	kv    KV
 	node  *gossip.Node
 	began time.Time
@@ -52,9 +53,9 @@ func Open(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-		return nil, Fail(ExitResource, err, "make data directory %s", cfg.DataDir)
+		return nil, exit.Fail(exit.Resource, err, "make data directory %s", cfg.DataDir)
 	}
-	l, err := LockDir(cfg.DataDir, "data directory", "stop it or choose another --data-dir")
+	l, err := exit.LockDir(cfg.DataDir, "data directory", "stop it or choose another --data-dir")
 	if err != nil {
 		return nil, err
 	}
@@ -77,14 +78,14 @@ func (d *Daemon) open() error {
 	d.log = d.log.With("peer", key.Peer().Short())
 	if d.kv, err = d.openKV(); err != nil {
 		d.kv = nil
-		return Fail(ExitResource, err, "open the store")
+		return exit.Fail(exit.Resource, err, "open the store")
 	}
 	d.node, err = gossip.New(gossip.Config{Key: key, Listen: d.cfg.Network.Listen, Bootstrap: d.cfg.Network.Bootstrap,
 		MDNS: d.cfg.Network.MDNS, CacheFile: filepath.Join(d.cfg.DataDir, "peers.cache"), Allow: d.cfg.allow(),
 		MaxPeers: d.cfg.Network.MaxPeers, NAT: d.cfg.Network.NAT, Agent: "hived/" + Version, Serve: d, Pull: d.answer,
 		ListenUDP: d.cfg.World.ListenUDP, Logger: d.log})
 	if err != nil {
-		return Fail(ExitResource, err, "open the network")
+		return exit.Fail(exit.Resource, err, "open the network")
 	}
 	d.metrics = newMetrics(d)
 	d.node.Handle(protoVote, 16<<10, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Vote(from, b) }) })

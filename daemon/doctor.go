@@ -16,6 +16,7 @@ import (
 	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/tensorops/cpu"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/wire"
 )
 
 // Check is one line of `hived doctor`.
@@ -138,7 +139,7 @@ func checkCPU() Check {
 }
 
 func checkData(task, dir string) Check {
-	d, err := train.Open(task, dir)
+	d, err := train.OpenDataOf(wire.DataContract{Name: task}, dir)
 	if err != nil {
 		return warn("data-"+task, "", "%v", err)
 	}

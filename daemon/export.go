@@ -13,6 +13,7 @@ import (
 	"github.com/google/renameio/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
@@ -94,11 +95,11 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 // yet; it appears whole or not at all.
 func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put elastic.Put) error) error {
 	if _, err := os.Stat(dir); err == nil {
-		return Fail(ExitUsage, nil, "export to %s: it exists already", dir)
+		return exit.Fail(exit.Usage, nil, "export to %s: it exists already", dir)
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".export-")
 	if err != nil {
-		return Fail(ExitResource, err, "export to %s", dir)
+		return exit.Fail(exit.Resource, err, "export to %s", dir)
 	}
 	defer os.RemoveAll(tmp) // nothing is left of it after the rename
 	s := sums{}
@@ -114,20 +115,20 @@ func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put elastic
 		return os.WriteFile(path, b, 0o644)
 	})
 	if err != nil {
-		return Fail(ExitDegraded, err, "export to %s", dir)
+		return exit.Fail(exit.Degraded, err, "export to %s", dir)
 	}
 	b := s.bytes()
 	if err := os.WriteFile(filepath.Join(tmp, sumsFile), b, 0o644); err != nil {
-		return Fail(ExitResource, err, "export to %s", dir)
+		return exit.Fail(exit.Resource, err, "export to %s", dir)
 	}
 	if err := renameio.WriteFile(filepath.Join(tmp, sigFile), sealSums(key, run, b), 0o644); err != nil {
-		return Fail(ExitResource, err, "export to %s", dir)
+		return exit.Fail(exit.Resource, err, "export to %s", dir)
 	}
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, dir); err != nil {
-		return Fail(ExitResource, err, "export to %s", dir)
+		return exit.Fail(exit.Resource, err, "export to %s", dir)
 	}
 	return nil
 }
@@ -234,7 +235,7 @@ func (d *Daemon) postExport(w http.ResponseWriter, q *http.Request) {
 	}
 	err := decodeJSON(q, &body)
 	if err == nil && !filepath.IsAbs(body.Dir) {
-		err = Fail(ExitUsage, nil, "export to %q: want an absolute path", body.Dir)
+		err = exit.Fail(exit.Usage, nil, "export to %q: want an absolute path", body.Dir)
 	}
 	var r *run
 	if err == nil {

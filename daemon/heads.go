@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
@@ -60,7 +60,7 @@ const witnesses = 16
 // isWitness reports whether self follows p's log: in a swarm of more than
 // maxDirect members those with the least digests of both.
 func isWitness(self, p wire.PeerID, members []wire.PeerID) bool {
-	return len(members) <= maxDirect || elastic.Chosen(witnesses, witnessKey(p), p, self, members)
+	return len(members) <= maxDirect || rules.Chosen(witnesses, witnessKey(p), p, self, members)
 }
 
 func witnessKey(p wire.PeerID) []byte { return slices.Concat([]byte("hived/witness/v1\n"), p[:]) }
@@ -70,7 +70,7 @@ func witnessesOf(p wire.PeerID, members []wire.PeerID) []wire.PeerID {
 	if len(members) <= maxDirect {
 		return nil
 	}
-	return elastic.Choose(witnesses, witnessKey(p), p, members)
+	return rules.Choose(witnesses, witnessKey(p), p, members)
 }
 
 // followHeads checks announced heads until ctx ends: a bigger head is believed

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
@@ -289,8 +290,8 @@ func TestSecondDaemonNamesTheHolder(t *testing.T) {
 	p := startPeer(t, t.TempDir(), "", "", nil)
 	cfg := p.cfg
 	_, err := Open(cfg)
-	if CodeOf(err) != ExitResource || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
-		t.Fatalf("second daemon: code %d, %v", CodeOf(err), err)
+	if exit.CodeOf(err) != exit.Resource || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Fatalf("second daemon: code %d, %v", exit.CodeOf(err), err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -27,7 +28,7 @@ func LoadIdentity(dir string) (wire.Key, error) {
 		return wire.Key{}, err
 	}
 	if m := st.Mode().Perm(); m&0o077 != 0 {
-		return wire.Key{}, Fail(ExitRefused, nil, "identity %s has mode %04o, others can read it: type chmod 600 %s", path, m, path)
+		return wire.Key{}, exit.Fail(exit.Refused, nil, "identity %s has mode %04o, others can read it: type chmod 600 %s", path, m, path)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -35,11 +36,11 @@ func LoadIdentity(dir string) (wire.Key, error) {
 	}
 	block, _ := pem.Decode(b)
 	if block == nil || block.Type != identityType {
-		return wire.Key{}, Fail(ExitIntegrity, nil, "identity %s is not a %s", path, identityType)
+		return wire.Key{}, exit.Fail(exit.Integrity, nil, "identity %s is not a %s", path, identityType)
 	}
 	k, err := wire.KeyFromSeed(block.Bytes)
 	if err != nil {
-		return wire.Key{}, Fail(ExitIntegrity, err, "identity %s is damaged", path)
+		return wire.Key{}, exit.Fail(exit.Integrity, err, "identity %s is damaged", path)
 	}
 	return k, nil
 }

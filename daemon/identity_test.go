@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 func TestIdentity(t *testing.T) {
@@ -30,8 +32,8 @@ func TestIdentity(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadIdentity(dir); CodeOf(err) != ExitRefused || !strings.Contains(err.Error(), "chmod 600 "+path) {
-			t.Errorf("mode %o: %v with code %d, want 8 and the chmod to type", mode, err, CodeOf(err))
+		if _, err := LoadIdentity(dir); exit.CodeOf(err) != exit.Refused || !strings.Contains(err.Error(), "chmod 600 "+path) {
+			t.Errorf("mode %o: %v with code %d, want 8 and the chmod to type", mode, err, exit.CodeOf(err))
 		}
 	}
 	for what, text := range map[string]string{"nothing": "", "another file": "hello", "another key": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
@@ -39,25 +41,25 @@ func TestIdentity(t *testing.T) {
 		if err := errors.Join(os.Remove(path), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadIdentity(dir); CodeOf(err) != ExitIntegrity {
-			t.Errorf("%s: %v with code %d, want 9", what, err, CodeOf(err))
+		if _, err := LoadIdentity(dir); exit.CodeOf(err) != exit.Integrity {
+			t.Errorf("%s: %v with code %d, want 9", what, err, exit.CodeOf(err))
 		}
 	}
 }
 
 func TestLockNamesItsHolder(t *testing.T) {
 	dir := t.TempDir()
-	l, err := LockDir(dir, "data directory", "stop it or choose another --data-dir")
+	l, err := exit.LockDir(dir, "data directory", "stop it or choose another --data-dir")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LockDir(dir, "data directory", "stop it or choose another --data-dir"); CodeOf(err) != ExitResource || !strings.Contains(err.Error(), "pid ") {
-		t.Errorf("%v with code %d, want 10 and the holder", err, CodeOf(err))
+	if _, err := exit.LockDir(dir, "data directory", "stop it or choose another --data-dir"); exit.CodeOf(err) != exit.Resource || !strings.Contains(err.Error(), "pid ") {
+		t.Errorf("%v with code %d, want 10 and the holder", err, exit.CodeOf(err))
 	}
 	if err := l.Release(); err != nil {
 		t.Fatal(err)
 	}
-	l, err = LockDir(dir, "data directory", "stop it or choose another --data-dir")
+	l, err = exit.LockDir(dir, "data directory", "stop it or choose another --data-dir")
 	if err != nil {
 		t.Fatalf("after release: %v", err)
 	}

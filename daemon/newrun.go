@@ -1,12 +1,12 @@
 package daemon
 
 import (
-	"maps"
 	"slices"
-	"strings"
 
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/daemon/exit"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -45,7 +45,7 @@ func (d *Daemon) NewGenesis(s RunSpec) ([]byte, wire.RunID, error) {
 	}
 	sealed := wire.Seal(d.key, wire.KindGenesis, wire.RunID{}, 0, g).Bytes()
 	if _, _, err := wire.OpenGenesis(sealed); err != nil {
-		return nil, wire.RunID{}, Fail(ExitUsage, err, "run refused")
+		return nil, wire.RunID{}, exit.Fail(exit.Usage, err, "run refused")
 	}
 	return sealed, wire.Sum(sealed), nil
 }
@@ -58,17 +58,17 @@ var taskLength = map[string]struct {
 }{"text": {16, 90}}
 
 func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
-	preset, err := elastic.PresetNamed(s.Preset)
+	preset, err := rules.PresetNamed(s.Preset)
 	if err != nil {
-		return nil, Fail(ExitUsage, err, "run refused")
+		return nil, exit.Fail(exit.Usage, err, "run refused")
 	}
-	data, err := train.Open(s.Task, d.cfg.Data)
+	data, err := train.OpenDataOf(wire.DataContract{Name: s.Task}, d.cfg.Data)
 	if err != nil {
-		return nil, Fail(ExitFailed, err, "open data %q", s.Task)
+		return nil, exit.Fail(exit.Failed, err, "open data %q", s.Task)
 	}
 	root, err := data.Digest()
 	if err != nil {
-		return nil, Fail(ExitFailed, err, "read data %q", s.Task)
+		return nil, exit.Fail(exit.Failed, err, "read data %q", s.Task)
 	}
 	def := train.Default(s.Task)
 	g := &wire.Genesis{V: 1, Numerics: 1, Name: s.Name, Creator: d.ID(), Preset: preset.Preset, PartValues: 1 << 16,
@@ -94,9 +94,11 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 		g.Preset.Aggregator = s.Aggregator
 	}
 	if s.Model != "" {
-		def.Model, def.Args = s.Model, map[string]int64{}
+		def.Model = nets.Spec{Name: s.Model}
 	}
-	maps.Copy(def.Args, s.Args)
+	if def.Model, err = def.Model.With(s.Args); err != nil {
+		return nil, exit.Fail(exit.Failed, err, "build model %q", def.Model.Name)
+	}
 	taskDefaults(g, def, s.Batch)
 	g.Data = []wire.DataContract{{Name: s.Task, Root: root, Train: uint64(data.Len("train")), Test: uint64(data.Len("test"))}}
 	if g.Admission, err = admission(s.Allow, d.ID()); err != nil {
@@ -105,7 +107,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 	def.Data, def.Seed, def.Threads = data, s.Seed, 1
 	t, err := train.New(def)
 	if err != nil {
-		return nil, Fail(ExitFailed, err, "build model %q", def.Model)
+		return nil, exit.Fail(exit.Failed, err, "build model %q", def.Model.Name)
 	}
 	defer t.Close()
 	schema := t.Schema()
@@ -117,11 +119,7 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 // leaves them open; a preset that steps from merged gradients uses the task's
 // optimizer as its outer rule.
 func taskDefaults(g *wire.Genesis, def train.Config, batch uint32) {
-	g.Model = wire.ModelSpec{Name: def.Model, Args: []wire.Arg{}}
-	for k, v := range def.Args {
-		g.Model.Args = append(g.Model.Args, wire.Arg{Key: k, Value: v})
-	}
-	slices.SortFunc(g.Model.Args, func(a, b wire.Arg) int { return strings.Compare(a.Key, b.Key) })
+	g.Model = train.GenesisModel(def.Model)
 	in := def.Inner
 	g.Preset.Inner = wire.Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
 		Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: first(batch, uint32(in.Batch)), Decay: g.Preset.Inner.Decay}
@@ -139,7 +137,7 @@ func admission(allow []string, self wire.PeerID) (wire.Admission, error) {
 	for _, s := range allow {
 		p, err := wire.ParsePeer(s)
 		if err != nil {
-			return a, Fail(ExitUsage, err, "allow-list")
+			return a, exit.Fail(exit.Usage, err, "allow-list")
 		}
 		a.Allow = append(a.Allow, p)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -103,7 +104,7 @@ func (d *Daemon) findGenesis(ctx context.Context, w wire.GenesisQuery) ([]byte, 
 		select {
 		case <-ctx.Done():
 			n := len(d.node.Peers())
-			return nil, Fail(ExitTimeout, errors.Join(ctx.Err()), "none of %d connected peers knows run %s", n, label(w))
+			return nil, exit.Fail(exit.Timeout, errors.Join(ctx.Err()), "none of %d connected peers knows run %s", n, label(w))
 		case <-time.After(500 * time.Millisecond):
 		}
 	}

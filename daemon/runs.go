@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
@@ -91,7 +93,7 @@ func (d *Daemon) runDir(id wire.RunID) string {
 func (d *Daemon) StartRun(sealed []byte) (wire.RunID, error) {
 	g, id, err := wire.OpenGenesis(sealed)
 	if err != nil {
-		return id, Fail(ExitIntegrity, err, "run refused")
+		return id, exit.Fail(exit.Integrity, err, "run refused")
 	}
 	d.starting.Lock() // a run's stores can be opened once
 	defer d.starting.Unlock()
@@ -132,28 +134,28 @@ func runStateKey(id wire.RunID) []byte { return append([]byte("daemon/run/"), id
 func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, error) {
 	dir := d.runDir(id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, Fail(ExitResource, err, "make run directory")
+		return nil, exit.Fail(exit.Resource, err, "make run directory")
 	}
 	if err := renameio.WriteFile(filepath.Join(dir, "genesis"), sealed, 0o600); err != nil {
-		return nil, Fail(ExitResource, err, "keep genesis")
+		return nil, exit.Fail(exit.Resource, err, "keep genesis")
 	}
-	data, err := train.Open(g.Data[0].Name, d.cfg.Data)
+	data, err := train.OpenDataOf(g.Data[0], d.cfg.Data)
 	if err != nil {
-		return nil, Fail(ExitIncompatible, err, "run %s needs data %q", g.Name, g.Data[0].Name)
+		return nil, exit.Fail(exit.Incompatible, err, "run %s needs data %q", g.Name, g.Data[0].Name)
 	}
 	root, err := data.Digest()
 	if err != nil {
-		return nil, Fail(ExitIncompatible, err, "read data %q", g.Data[0].Name)
+		return nil, exit.Fail(exit.Incompatible, err, "read data %q", g.Data[0].Name)
 	}
 	if root != g.Data[0].Root {
-		return nil, Fail(ExitIncompatible, nil, "data %q here has root %s, run %s wants %s", g.Data[0].Name, root.Short(), g.Name, g.Data[0].Root.Short())
+		return nil, exit.Fail(exit.Incompatible, nil, "data %q here has root %s, run %s wants %s", g.Data[0].Name, root.Short(), g.Name, g.Data[0].Root.Short())
 	}
 	t, err := d.newTrainer(&g, data)
 	if err != nil {
-		return nil, Fail(ExitIncompatible, err, "run %s needs model %q", g.Name, g.Model.Name)
+		return nil, exit.Fail(exit.Incompatible, err, "run %s needs model %q", g.Name, g.Model.Name)
 	}
 	if s := t.Schema(); s.Digest() != g.Schema {
-		return nil, Fail(ExitIncompatible, nil, "model %q here has schema %s, run %s wants %s", g.Model.Name, s.Digest().Short(), g.Name, g.Schema.Short())
+		return nil, exit.Fail(exit.Incompatible, nil, "model %q here has schema %s, run %s wants %s", g.Model.Name, s.Digest().Short(), g.Name, g.Schema.Short())
 	}
 	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: t, done: make(chan struct{}),
 		headsIn: make(chan wire.Envelope, headQueue)}
@@ -168,24 +170,24 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	d := r.d
 	if r.bodies, err = d.openBlocks(filepath.Join(dir, "bodies")); err != nil {
 		r.bodies = nil
-		return Fail(ExitResource, err, "open bodies")
+		return exit.Fail(exit.Resource, err, "open bodies")
 	}
 	if r.states, err = d.openBlocks(filepath.Join(dir, "states")); err != nil {
 		r.states = nil
-		return Fail(ExitResource, err, "open states")
+		return exit.Fail(exit.Resource, err, "open states")
 	}
 	kv := runKV{d.kv, append([]byte("run/"), r.id[:]...)}
 	r.snaps = &snapshots{r: r, kv: kv}
 	if r.snaps.store, err = d.openBlocks(filepath.Join(dir, "snapshots")); err != nil {
 		r.snaps.store = nil
-		return Fail(ExitResource, err, "open snapshots")
+		return exit.Fail(exit.Resource, err, "open snapshots")
 	}
 	lcfg := ledger.Config{KV: kv, Key: d.key, Run: r.id, Logger: d.log}
 	if r.log, err = ledger.Open(lcfg); err != nil {
-		return Fail(ExitIntegrity, err, "open the ledger")
+		return exit.Fail(exit.Integrity, err, "open the ledger")
 	}
 	if r.heads, err = ledger.OpenHeads(lcfg); err != nil {
-		return Fail(ExitIntegrity, err, "open the heads of others' logs")
+		return exit.Fail(exit.Integrity, err, "open the heads of others' logs")
 	}
 	r.net = &runNet{node: d.node}
 	agree := NewAgreement(r.id, d.key, func(slot []byte) []byte {
@@ -198,13 +200,13 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
 		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: sharedLog{r.log, r}, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
 	if err != nil {
-		return Fail(ExitIncompatible, err, "take part in run %s", r.genesis.Name)
+		return exit.Fail(exit.Incompatible, err, "take part in run %s", r.genesis.Name)
 	}
 	r.net.topic, err = d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) gossip.Verdict {
 		return verdict(r.runner.Check(b))
 	})
 	if err != nil {
-		return Fail(ExitFailed, err, "join the run's topic")
+		return exit.Fail(exit.Failed, err, "join the run's topic")
 	}
 	return nil
 }
@@ -250,13 +252,13 @@ func (r *run) main(ctx context.Context) {
 // bad is blamed, as on the topic.
 func (r *run) said(from wire.PeerID, b []byte) {
 	switch r.runner.Check(b) {
-	case elastic.Accept:
+	case decide.Accept:
 		if !r.takeHead(b) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			r.runner.Hear(ctx, b)
 		}
-	case elastic.Reject:
+	case decide.Reject:
 		r.d.node.Blame(from)
 	}
 }
@@ -336,7 +338,7 @@ func (d *Daemon) StopRun(ctx context.Context, id wire.RunID) error {
 	delete(d.runs, id)
 	d.mu.Unlock()
 	if r == nil {
-		return Fail(ExitUsage, nil, "run %s is not in progress here; see hived run ls", id.Short())
+		return exit.Fail(exit.Usage, nil, "run %s is not in progress here; see hived run ls", id.Short())
 	}
 	if err := d.kv.Apply([][2][]byte{{runStateKey(id), []byte("stopped")}}, nil, true); err != nil {
 		return err
@@ -344,16 +346,4 @@ func (d *Daemon) StopRun(ctx context.Context, id wire.RunID) error {
 	r.leave(ctx)
 	r.stop()
 	return nil
-}
-
-// TrainConfig returns the trainer's configuration for a run.
-func TrainConfig(g *wire.Genesis, data train.Dataset, threads int) train.Config {
-	args := map[string]int64{}
-	for _, a := range g.Model.Args {
-		args[a.Key] = a.Value
-	}
-	in := g.Preset.Inner
-	return train.Config{Model: g.Model.Name, Args: args, Data: data, Seed: g.Seed, Threads: threads,
-		Inner: train.Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
-			Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: int(in.Batch)}}
 }

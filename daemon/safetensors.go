@@ -5,8 +5,9 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/apiary-net/hived/elastic"
-	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/daemon/exit"
+	"github.com/apiary-net/hived/elastic/version"
+	"github.com/apiary-net/hived/train/weights"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -20,19 +21,19 @@ func ExportModel(ctx context.Context, dir fs.FS, w io.Writer) (wire.CID, error) 
 	}
 	last := e.attested[len(e.attested)-1]
 	if last.Version.IsZero() {
-		return wire.CID{}, Fail(ExitDegraded, nil, "the last version is not certified by two thirds of the voters")
+		return wire.CID{}, exit.Fail(exit.Degraded, nil, "the last version is not certified by two thirds of the voters")
 	}
-	schema, _, _, err := train.Start(e.g.Model.Name, e.args(), e.g.Seed)
+	schema, _, _, err := e.start()
 	if err != nil {
 		return last.Version, err
 	}
-	m, err := elastic.NewModel(&e.g, schema)
+	m, err := version.NewModel(&e.g, schema)
 	if err != nil {
 		return last.Version, err
 	}
-	v, err := elastic.LoadVectors(ctx, e.g.Schema, last.Version, map[string]int{"params": schema.Params(), "outer": m.OuterLen()}, e.block)
+	v, err := version.LoadVectors(ctx, e.g.Schema, last.Version, map[string]int{"params": schema.Params(), "outer": m.OuterLen()}, e.block)
 	if err != nil {
 		return last.Version, badExport(err)
 	}
-	return last.Version, train.WriteTensors(w, train.NamedTensors(schema, v["params"], nil), map[string]string{"format": "pt", "hived.version": last.Version.String(), "hived.run": e.run.String()})
+	return last.Version, weights.Write(w, weights.Named(schema, v["params"], nil), map[string]string{"format": "pt", "hived.version": last.Version.String(), "hived.run": e.run.String()})
 }

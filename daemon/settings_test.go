@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // example is a file that names every key.
@@ -68,8 +70,8 @@ func TestTypos(t *testing.T) {
 				file := strings.Join(append(append(append([]string{}, lines[:n]...), bad+" = "+rest), lines[n+1:]...), "\n")
 				c := DefaultConfig()
 				err := DecodeConfig("config.toml", []byte(file), &c)
-				if CodeOf(err) != ExitConfig {
-					t.Fatalf("%s for %s: %v with code %d, want 3", bad, key, err, CodeOf(err))
+				if exit.CodeOf(err) != exit.Config {
+					t.Fatalf("%s for %s: %v with code %d, want 3", bad, key, err, exit.CodeOf(err))
 				}
 				if want := fmt.Sprintf("config.toml:%d: unknown key %q", n+1, table+bad); !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %s", err, want)
@@ -107,8 +109,8 @@ func TestBadFiles(t *testing.T) {
 	} {
 		cfg := DefaultConfig()
 		err := DecodeConfig("/etc/hived/config.toml", []byte(c.file), &cfg)
-		if CodeOf(err) != ExitConfig {
-			t.Errorf("%s: %v with code %d, want 3", what, err, CodeOf(err))
+		if exit.CodeOf(err) != exit.Config {
+			t.Errorf("%s: %v with code %d, want 3", what, err, exit.CodeOf(err))
 			continue
 		}
 		for _, w := range append(c.want, "/etc/hived/config.toml") {
@@ -142,8 +144,8 @@ func TestBadValues(t *testing.T) {
 		c := DefaultConfig()
 		c.DataDir = t.TempDir()
 		f(&c)
-		if err := c.Validate(); CodeOf(err) != ExitConfig || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v with code %d", want, err, CodeOf(err))
+		if err := c.Validate(); exit.CodeOf(err) != exit.Config || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v with code %d", want, err, exit.CodeOf(err))
 		}
 	}
 }
@@ -178,8 +180,8 @@ func TestEnvironment(t *testing.T) {
 		"HIVED_STORE__FREE_FLOOR=-1":   "whole number",
 	} {
 		c := DefaultConfig()
-		if err := ApplyEnv(&c, []string{env}); CodeOf(err) != ExitConfig || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v with code %d, want %s", env, err, CodeOf(err), want)
+		if err := ApplyEnv(&c, []string{env}); exit.CodeOf(err) != exit.Config || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v with code %d, want %s", env, err, exit.CodeOf(err), want)
 		}
 	}
 }
@@ -188,8 +190,8 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte("[log]\nlevel = \"info\"\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := DefaultConfig()
-		if err := DecodeConfig("config.toml", b, &c); err != nil && CodeOf(err) != ExitConfig {
-			t.Errorf("%v with code %d", err, CodeOf(err))
+		if err := DecodeConfig("config.toml", b, &c); err != nil && exit.CodeOf(err) != exit.Config {
+			t.Errorf("%v with code %d", err, exit.CodeOf(err))
 		}
 	})
 }

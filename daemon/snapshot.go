@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/wire"
@@ -169,10 +170,10 @@ type ShardBlock struct {
 func (r *run) shardMap(ctx context.Context, check bool) (*ShardMap, error) {
 	snap, err := r.snaps.newest()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, Fail(ExitDegraded, nil, "run %s has no snapshot yet: one is made every %d versions", r.genesis.Name, r.genesis.Snapshot)
+		return nil, exit.Fail(exit.Degraded, nil, "run %s has no snapshot yet: one is made every %d versions", r.genesis.Name, r.genesis.Snapshot)
 	}
 	if err != nil {
-		return nil, Fail(ExitIntegrity, err, "read the placement")
+		return nil, exit.Fail(exit.Integrity, err, "read the placement")
 	}
 	m := &ShardMap{Schema: "hived.shards/v1", Run: r.id.String(), Version: snap.Version, State: snap.State.String(), Stripes: []ShardStripe{}}
 	for _, st := range snap.Stripes {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
 )
@@ -61,7 +62,7 @@ func TestSwarmOfTwo(t *testing.T) {
 	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); CodeOf(err) != ExitUsage {
+	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("a second export over the first: %v", err)
 	}
 	v, err := VerifyModel(ctx, os.DirFS(dir), "")
@@ -126,8 +127,8 @@ func damage(t *testing.T, dir string, run wire.RunID) {
 			write(t, sigPath, sealSums(liar, run, list.bytes()))
 			list[name] = was
 		}
-		if _, err := VerifyLedger(os.DirFS(dir)); CodeOf(err) != ExitIntegrity {
-			t.Errorf("bit %d of %s, sums signed anew %v: %v with code %d", bit, name, resign, err, CodeOf(err))
+		if _, err := VerifyLedger(os.DirFS(dir)); exit.CodeOf(err) != exit.Integrity {
+			t.Errorf("bit %d of %s, sums signed anew %v: %v with code %d", bit, name, resign, err, exit.CodeOf(err))
 		}
 		write(t, path, good)
 		if resign {

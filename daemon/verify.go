@@ -10,9 +10,13 @@ import (
 
 	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/consensus/gpbft"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -56,7 +60,7 @@ type exported struct {
 	total    LedgerTotal
 }
 
-func badExport(err error) error { return Fail(ExitIntegrity, err, "verification failed") }
+func badExport(err error) error { return exit.Fail(exit.Integrity, err, "verification failed") }
 
 // VerifyLedger checks an export: sums, genesis, every record and certificate in
 // order, attestations, and every log with the headers that it must hold.
@@ -128,7 +132,7 @@ func (e *exported) blocks() error {
 // chain checks records and certificates in order.
 func (e *exported) chain() error {
 	var book consensus.TableBook
-	var h elastic.History
+	var h rules.History
 	for r := uint64(0); ; r++ {
 		name := elastic.RecordFile(r)
 		b, err := readFile(e.dir, name)
@@ -147,7 +151,7 @@ func (e *exported) chain() error {
 		}
 		e.recs = append(e.recs, p.Record)
 		if r == 0 {
-			h = elastic.History{p.Record}
+			h = rules.History{p.Record}
 		} else {
 			h = h.With(p.Record)
 		}
@@ -155,7 +159,7 @@ func (e *exported) chain() error {
 }
 
 // link checks one record against those before it.
-func (e *exported) link(book *consensus.TableBook, h elastic.History, p *elastic.Proven, r uint64) error {
+func (e *exported) link(book *consensus.TableBook, h rules.History, p *elastic.Proven, r uint64) error {
 	rec := p.Record
 	if rec.Round != r || rec.Run != e.run {
 		return fmt.Errorf("it is record %d of run %s", rec.Round, rec.Run.Short())
@@ -170,7 +174,7 @@ func (e *exported) link(book *consensus.TableBook, h elastic.History, p *elastic
 			return errors.New("the start record is not signed by the creator")
 		}
 		book.Start(rec.Table)
-		return elastic.ValidateStart(&e.g, e.run, rec.Certified.Version, rec)
+		return rules.ValidateStart(&e.g, e.run, rec.Certified.Version, rec)
 	}
 	c := p.Cert
 	if c == nil || p.Start != nil || c.Value != rec.Digest() || c.Round != r || c.Base != h.Head().Digest() || c.BaseRound != r-1 {
@@ -182,7 +186,7 @@ func (e *exported) link(book *consensus.TableBook, h elastic.History, p *elastic
 	if err := gpbft.Verify(e.run, c, book.At(c.Instance)); err != nil {
 		return err
 	}
-	if err := elastic.Validate(&e.g, e.run, h, rec); err != nil {
+	if err := rules.Validate(&e.g, e.run, h, rec); err != nil {
 		return err
 	}
 	book.Decided(c.Instance, rec.Table)
@@ -326,21 +330,22 @@ func VerifyModel(ctx context.Context, dir fs.FS, dataDir string) (*VerifyResult,
 	return v, e.evaluate(ctx, v, start, last, dataDir)
 }
 
-func (e *exported) args() map[string]int64 {
-	args := map[string]int64{}
-	for _, a := range e.g.Model.Args {
-		args[a.Key] = a.Value
+// start returns the schema of the run's model and the values that the seed gives.
+func (e *exported) start() (wire.Schema, []float32, []float32, error) {
+	m, err := train.ModelOf(e.g.Model)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return args
+	return nets.Start(m, e.g.Seed)
 }
 
 // replay recomputes all versions.
-func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *elastic.State, err error) {
-	schema, params, buffers, err := train.Start(e.g.Model.Name, e.args(), e.g.Seed)
+func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *version.State, err error) {
+	schema, params, buffers, err := e.start()
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := elastic.NewModel(&e.g, schema)
+	m, err := version.NewModel(&e.g, schema)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -354,7 +359,7 @@ func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *el
 	if e.g.Replay == wire.ReplayMerges {
 		v.From = "merges"
 	}
-	last, err = m.Replay(ctx, start, e.recs, e.block, func(s *elastic.State, merged wire.CID) error {
+	last, err = m.Replay(ctx, start, e.recs, e.block, func(s *version.State, merged wire.CID) error {
 		if a := e.attested[s.Round]; !a.Version.IsZero() && (a.Version != s.ID || a.Merged != merged) {
 			return fmt.Errorf("recomputed version %s, two thirds attested %s", s.ID.Short(), a.Version.Short())
 		}
@@ -386,16 +391,20 @@ func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, [
 }
 
 // evaluate measures the first and the last version on the test split.
-func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *elastic.State, dataDir string) error {
-	data, err := train.Open(e.g.Data[0].Name, dataDir)
+func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *version.State, dataDir string) error {
+	data, err := train.OpenDataOf(e.g.Data[0], dataDir)
 	if err != nil {
-		return Fail(ExitDegraded, err, "verified and replayed, but not evaluated: the data is not here")
+		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: the data is not here")
 	}
 	root, err := data.Digest()
 	if err != nil || root != e.g.Data[0].Root {
-		return Fail(ExitDegraded, err, "verified and replayed, but not evaluated: data %q here is other data", e.g.Data[0].Name)
+		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: data %q here is other data", e.g.Data[0].Name)
 	}
-	t, err := train.New(TrainConfig(&e.g, data, 0))
+	cfg, err := train.ConfigOf(&e.g, data, 0)
+	if err != nil {
+		return err
+	}
+	t, err := train.New(cfg)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"sync/atomic"
 
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -31,7 +33,7 @@ func recordKey(r uint64) []byte { return binary.BigEndian.AppendUint64([]byte("r
 
 var baseKey = []byte("base/last")
 
-func (c *chain) put(p PersistRecord) error {
+func (c *chain) put(p decide.PersistRecord) error {
 	raw := p.Item
 	if raw == nil {
 		it := chainItem{Record: p.Record.Bytes()}
@@ -126,7 +128,7 @@ func (c *chain) walk(lo uint64, f func(it *openedItem) error) error {
 
 // restored is how many records a restart reads: those that a plan looks back at,
 // and those whose tables may still act.
-const restored = 2 * planWindow
+const restored = 2 * rules.PlanWindow
 
 // tail returns the round of the first of the newest records that a restart needs.
 // Records are contiguous, so their number is found by halving.

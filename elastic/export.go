@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -104,7 +107,7 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 			add(e)
 		}
 	}
-	var h History // before the record
+	var h rules.History // before the record
 	err := r.chain.walk(0, func(it *openedItem) error {
 		rec := it.rec
 		if err := put(RecordFile(rec.Round), wire.Marshal(it.chainItem)); err != nil {
@@ -118,7 +121,7 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 			add(e)
 		}
 		if len(h) == 0 {
-			h = History{rec}
+			h = rules.History{rec}
 			return nil
 		}
 		if err := r.exportBlocks(ctx, rec, h, put); err != nil {
@@ -132,7 +135,7 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 	}
 	for round, m := range attests {
 		l := attestList{}
-		for _, e := range values(m, every) {
+		for _, e := range decide.Values(m, decide.Every) {
 			l.Envelopes = append(l.Envelopes, e.Bytes())
 		}
 		if err := put(AttestFile(round), wire.Marshal(l)); err != nil {
@@ -142,28 +145,28 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 	return r.exportState(ctx, put)
 }
 
-func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, put Put) error {
+func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h rules.History, put Put) error {
 	write := func(id wire.CID, b []byte) error { return put(BlockFile(id), b) }
 	if r.cfg.Genesis.Preset.Cadence.Window {
-		for _, id := range rec.Merged[:WindowSteps(rec, h.Head())] {
-			err := eachBlock(ctx, id, r.getFrom(), func(b []byte) error { return write(wire.RawCID(b), b) })
+		for _, id := range rec.Merged[:rules.WindowSteps(rec, h.Head())] {
+			err := version.EachBlock(ctx, id, r.getFrom(), func(b []byte) error { return write(wire.RawCID(b), b) })
 			if err != nil {
 				return fmt.Errorf("merged gradient: %w", err)
 			}
 		}
 		return nil
 	}
-	headers, err := CountedHeaders(rec)
+	headers, err := rules.CountedHeaders(rec)
 	if err != nil {
 		return err
 	}
 	if err := r.exportBodies(ctx, headers, nil, write); err != nil {
 		return err
 	}
-	s := setting{r.cfg.Genesis, rec.Run, h.Head(), r.mach.cfg.Plans.After(h)}
-	for _, o := range CountedGroups(rec) {
-		members := membersOf(rec, o)
-		v, err := fetchGroupCut(ctx, s, o, r.getFrom(members...))
+	s := rules.Setting{Genesis: r.cfg.Genesis, Run: rec.Run, Prev: h.Head(), Plan: r.mach.Cfg.Plans.After(h)}
+	for _, o := range rules.CountedGroups(rec) {
+		members := rules.MembersOf(rec, o)
+		v, err := version.FetchGroupCut(ctx, s, o, r.getFrom(members...))
 		if err != nil {
 			return err
 		}
@@ -179,12 +182,12 @@ func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, 
 
 // exportBodies writes the bodies of counted headers, which their senders have,
 // and perhaps others. Several are fetched at a time.
-func (r *Runner) exportBodies(ctx context.Context, headers []CountedHeader, others []wire.PeerID, write func(wire.CID, []byte) error) error {
+func (r *Runner) exportBodies(ctx context.Context, headers []rules.CountedHeader, others []wire.PeerID, write func(wire.CID, []byte) error) error {
 	ctx, cancel := r.env.Context(ctx, Forever)
 	defer cancel()
 	var mu sync.Mutex // of failed and write
 	var failed error
-	fail := func(h CountedHeader, err error) {
+	fail := func(h rules.CountedHeader, err error) {
 		if failed == nil && err != nil {
 			failed = fmt.Errorf("contribution of %s: %w", h.Env.Sender.Short(), err)
 			cancel()
@@ -222,5 +225,5 @@ func (r *Runner) exportState(ctx context.Context, put Put) error {
 	if err := r.ask(ctx, func() { id = r.version }); err != nil {
 		return err
 	}
-	return eachBlock(ctx, id, r.getFrom(), func(b []byte) error { return put(BlockFile(wire.RawCID(b)), b) })
+	return version.EachBlock(ctx, id, r.getFrom(), func(b []byte) error { return put(BlockFile(wire.RawCID(b)), b) })
 }

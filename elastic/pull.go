@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -67,7 +68,7 @@ func (r *Runner) pullSome() {
 	if r.env.Now().Sub(r.lastPull) < pullInterval/2 {
 		return
 	}
-	if peers := r.mach.informed(r.cfg.Net.Peers(), r.env.Now()); len(peers) > 0 {
+	if peers := r.mach.Informed(r.cfg.Net.Peers(), r.env.Now()); len(peers) > 0 {
 		r.pullFrom(peers[r.cfg.Rand.IntN(len(peers))])
 	}
 }
@@ -80,7 +81,7 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 	}
 	r.pulling[p] = false
 	r.lastPull = r.env.Now()
-	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Composes: r.mach.composes()}
+	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Composes: r.mach.Composes()}
 	if h := r.mach.Head(); h != nil {
 		req.Next = h.Round + 1
 	}
@@ -138,11 +139,11 @@ func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *Answer, envs []w
 			return
 		}
 		if c.Instance >= r.mach.NextInstance() && r.cfg.Agree.Verify(&c) == nil {
-			r.queue = append(r.queue, Decided{Cert: c})
+			r.queue = append(r.queue, decide.Decided{Cert: c})
 		}
 	}
 	for _, e := range envs {
-		r.queue = append(r.queue, Heard{e})
+		r.queue = append(r.queue, decide.Heard{Env: e})
 	}
 	r.fatal(r.drain())
 }
@@ -164,7 +165,7 @@ func (r *Runner) takeItem(raw []byte) error {
 		if err != nil || env.Kind != wire.KindProposal || env.Run != r.cfg.Run || env.Sender != r.cfg.Genesis.Creator || !bytes.Equal(env.Body, it.Record) {
 			return fmt.Errorf("start record is not the creator's: %w", errors.Join(err))
 		}
-		r.queue = append(r.queue, Started{rec, env})
+		r.queue = append(r.queue, decide.Started{Record: rec, Env: env})
 		return r.drain()
 	}
 	if head == nil || rec.Round != head.Round+1 {
@@ -177,7 +178,7 @@ func (r *Runner) takeItem(raw []byte) error {
 	if err := r.cfg.Agree.Verify(c); err != nil {
 		return err
 	}
-	ev := Decided{Cert: *c, Record: rec}
+	ev := decide.Decided{Cert: *c, Record: rec}
 	if it.lean {
 		ev.Item = raw
 	}

@@ -9,16 +9,16 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // takeDir makes an output directory and takes it for this process, unless another
 // one writes there or it holds another scenario's files.
-func takeDir(dir string, s *Scenario, force bool) (*daemon.Lock, error) {
+func takeDir(dir string, s *Scenario, force bool) (*exit.Lock, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, daemon.Fail(daemon.ExitResource, err, "make the output directory")
+		return nil, exit.Fail(exit.Resource, err, "make the output directory")
 	}
-	lock, err := daemon.LockDir(dir, "output directory", "wait for it, or choose another with --out")
+	lock, err := exit.LockDir(dir, "output directory", "wait for it, or choose another with --out")
 	if err != nil {
 		return nil, err
 	}
@@ -41,17 +41,17 @@ func mayReplace(dir string, s *Scenario, force bool) error {
 		return nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return daemon.Fail(daemon.ExitUsage, nil, "%s holds %s but no %s, so it is not known of which scenario: %s", dir, strings.Join(runFiles(dir), ", "), ScenarioFile, keepsIt)
+		return exit.Fail(exit.Usage, nil, "%s holds %s but no %s, so it is not known of which scenario: %s", dir, strings.Join(runFiles(dir), ", "), ScenarioFile, keepsIt)
 	}
 	if err != nil {
-		return daemon.Fail(daemon.ExitResource, err, "read what the output directory holds")
+		return exit.Fail(exit.Resource, err, "read what the output directory holds")
 	}
 	now, err := toml.Marshal(s)
 	if err != nil {
 		return err
 	}
 	if line := firstChange(string(was), string(now)); line != "" {
-		return daemon.Fail(daemon.ExitUsage, nil, "%s holds another scenario, which says %s: %s", dir, line, keepsIt)
+		return exit.Fail(exit.Usage, nil, "%s holds another scenario, which says %s: %s", dir, line, keepsIt)
 	}
 	return nil
 }

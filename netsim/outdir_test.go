@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // An output directory is one process's and one scenario's.
@@ -24,11 +24,11 @@ func TestOutputDirectoryIsOneScenarios(t *testing.T) {
 			}})
 		return err
 	}
-	refused := func(err error, code daemon.ExitCode, says ...string) {
+	refused := func(err error, code exit.Code, says ...string) {
 		t.Helper()
 		for _, want := range says {
-			if daemon.CodeOf(err) != code || !strings.Contains(err.Error(), want) {
-				t.Fatalf("refused with %d as %v, want %d and %q", daemon.CodeOf(err), err, code, want)
+			if exit.CodeOf(err) != code || !strings.Contains(err.Error(), want) {
+				t.Fatalf("refused with %d as %v, want %d and %q", exit.CodeOf(err), err, code, want)
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func TestOutputDirectoryIsOneScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(sweep(false), daemon.ExitResource, "output directory "+dir+" is in use by pid ", "choose another with --out")
+	refused(sweep(false), exit.Resource, "output directory "+dir+" is in use by pid ", "choose another with --out")
 	if err := errors.Join(lock.Release(), sweep(false), sweep(false)); err != nil {
 		t.Fatalf("the same scenario again: %v", err)
 	}
@@ -49,7 +49,7 @@ func TestOutputDirectoryIsOneScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	played = 0
-	refused(sweep(false, "swarm.steps=3"), daemon.ExitUsage, dir+" holds another scenario, which says steps = 0 where this one says steps = 3", "nothing was changed", "-o", "--force")
+	refused(sweep(false, "swarm.steps=3"), exit.Usage, dir+" holds another scenario, which says steps = 0 where this one says steps = 3", "nothing was changed", "-o", "--force")
 	if after, err := os.ReadFile(filepath.Join(dir, EventsFile)); err != nil || string(after) != string(before) || played != 0 {
 		t.Fatalf("a refused run has changed %s or run %d times: %v", EventsFile, played, err)
 	}
@@ -57,11 +57,11 @@ func TestOutputDirectoryIsOneScenarios(t *testing.T) {
 		t.Fatalf("with force: %v", err)
 	}
 	_, err = Sweep(t.Context(), SweepConfig{File: "small.toml", Text: text, Set: []string{"swarm.steps=3"}, Seeds: []uint64{1}, Dir: dir, Tier: TierProc, Play: Simulate})
-	refused(err, daemon.ExitUsage, dir+" holds a result of the tier event, not of proc", "nothing was changed")
+	refused(err, exit.Usage, dir+" holds a result of the tier event, not of proc", "nothing was changed")
 	if err := os.Remove(filepath.Join(dir, ScenarioFile)); err != nil {
 		t.Fatal(err)
 	}
-	refused(sweep(false), daemon.ExitUsage, "events.jsonl", "no scenario.toml")
+	refused(sweep(false), exit.Usage, "events.jsonl", "no scenario.toml")
 }
 
 // A run that is interrupted keeps its events, and may be run again.

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -110,7 +110,7 @@ func ReadResult(dir string) (*Result, error) {
 			return nil, err
 		}
 		if wire.Sum(events).String() != r.Digest {
-			return nil, daemon.Fail(daemon.ExitIntegrity, nil, "%s is not the file that %s was made with: run the scenario again", filepath.Join(dir, EventsFile), ResultFile)
+			return nil, exit.Fail(exit.Integrity, nil, "%s is not the file that %s was made with: run the scenario again", filepath.Join(dir, EventsFile), ResultFile)
 		}
 	}
 	return &r, nil

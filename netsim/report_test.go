@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // written simulates a small run into a directory and returns it.
@@ -185,7 +186,7 @@ func TestIdleFaultsAreRefused(t *testing.T) {
 		"what = \"cut\"\nat = \"9s\"\n[[fault]]\nwhat=\"heal\"\nat=\"9s\"": "",
 	} {
 		_, err := ParseScenario("x.toml", []byte(head+"[[fault]]\n"+text+"\n"))
-		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || daemon.CodeOf(err) != daemon.ExitConfig) {
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || exit.CodeOf(err) != exit.Config) {
 			t.Errorf("%q gives %v, want %q", text, err, want)
 		}
 	}

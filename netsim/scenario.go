@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -138,11 +138,11 @@ func ScenarioText(name string) ([]byte, error) {
 // keys, as "swarm.peers=200"; what a changed scenario does not reach is no error.
 func ParseScenario(file string, b []byte, set ...string) (*Scenario, error) {
 	var s Scenario
-	if err := daemon.DecodeFile(file, b, &s); err != nil {
+	if err := exit.DecodeFile(file, b, &s); err != nil {
 		return nil, err
 	}
 	for _, kv := range set {
-		if err := daemon.DecodeSet(kv, &s); err != nil {
+		if err := exit.DecodeSet(kv, &s); err != nil {
 			return nil, err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // SweepConfig of a Sweep.
@@ -133,7 +133,7 @@ func (c SweepConfig) mayWrite() error {
 			return err
 		}
 		if r, err := ReadResult(c.dir(seed)); err == nil && r.Tier != c.Tier && !c.Force {
-			return daemon.Fail(daemon.ExitUsage, nil, "%s holds a result of the tier %s, not of %s: %s", c.dir(seed), r.Tier, c.Tier, keepsIt)
+			return exit.Fail(exit.Usage, nil, "%s holds a result of the tier %s, not of %s: %s", c.dir(seed), r.Tier, c.Tier, keepsIt)
 		}
 	}
 	return nil

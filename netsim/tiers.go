@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // The tiers that a scenario may run in.
@@ -33,7 +33,7 @@ func (s *Scenario) In(tier string) bool { return slices.Contains(s.tiers(), tier
 // the scenario, for the message.
 func (s *Scenario) ForTier(file string, text []byte, tier string) error {
 	if !slices.Contains(tiers, tier) {
-		return daemon.Fail(daemon.ExitUsage, nil, "tier %q is not one of %s", tier, strings.Join(tiers, ", "))
+		return exit.Fail(exit.Usage, nil, "tier %q is not one of %s", tier, strings.Join(tiers, ", "))
 	}
 	if s.In(tier) {
 		return nil

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -16,31 +18,31 @@ type noise struct {
 }
 
 func (n noise) Name() string { return "noise" }
-func (n noise) Form() Form {
+func (n noise) Form() data.Form {
 	if n.kind == "image" {
-		return Form{Kind: "image", Dims: []int{Side, Side, 1}, Classes: 10, Terms: n.terms}
+		return data.Form{Kind: "image", Dims: []int{data.Side, data.Side, 1}, Classes: 10, Terms: n.terms}
 	}
-	return Form{Kind: "text", Dims: []int{n.terms}, Classes: byteVocabulary, Terms: n.terms}
+	return data.Form{Kind: "text", Dims: []int{n.terms}, Classes: data.Bytes, Terms: n.terms}
 }
 func (n noise) Len(split string) int {
-	if split != SplitTrain && split != SplitTest {
+	if split != data.Train && split != data.Test {
 		return 0
 	}
 	return n.n
 }
 func (n noise) Digest() (wire.Digest, error) { return wire.Digest{}, nil }
-func (n noise) Batch(_ string, idx []int, dst *Batch) error {
+func (n noise) Batch(_ string, idx []int, dst *data.Batch) error {
 	for k, i := range idx {
 		for j := range n.terms {
-			h := mix(uint64(i*n.terms + j))
+			h := data.Mix(uint64(i*n.terms + j))
 			dst.Labels[k*n.terms+j] = int32(h % 10)
 			if n.kind == "text" {
 				dst.Int[k*n.terms+j] = int32(h >> 8 % 256 & 255)
 			}
 		}
 		if n.kind == "image" {
-			for j := range pixels {
-				dst.Float[k*pixels+j] = float32(mix(uint64(i*pixels+j))>>40)/(1<<23) - 1
+			for j := range data.Side * data.Side {
+				dst.Float[k*data.Side*data.Side+j] = float32(data.Mix(uint64(i*data.Side*data.Side+j))>>40)/(1<<23) - 1
 			}
 		}
 	}
@@ -79,14 +81,14 @@ func convConfig() Config {
 
 func gptConfig() Config {
 	c := Default("text")
-	c.Args = map[string]int64{"layers": 6, "dim": 384, "heads": 6, "context": 256}
+	c.Model = nets.Spec{Name: "gpt", Layers: 6, Dim: 384, Heads: 6, Context: 256}
 	c.Data = noise{"text", 256, 4096}
 	return c
 }
 
 func resnetConfig() Config {
 	c := convConfig()
-	c.Model = "resnet"
+	c.Model.Name = "resnet"
 	return c
 }
 
@@ -94,12 +96,12 @@ func BenchmarkConvnetStep(b *testing.B) { benchStep(b, convConfig(), 64) }
 func BenchmarkResnetStep(b *testing.B)  { benchStep(b, resnetConfig(), 64) }
 func BenchmarkGroupNormStep(b *testing.B) {
 	c := resnetConfig()
-	c.Args = map[string]int64{"norm": 2}
+	c.Model.Norm = 2
 	benchStep(b, c, 64)
 }
 func BenchmarkLlamaStep(b *testing.B) {
 	c := gptConfig()
-	c.Args = map[string]int64{"style": 2, "layers": 4, "dim": 192, "heads": 6, "kv_heads": 3, "context": 256}
+	c.Model = nets.Spec{Name: "gpt", Style: 2, Layers: 4, Dim: 192, Heads: 6, KVHeads: 3, Context: 256}
 	benchStep(b, c, 8)
 }
 func BenchmarkGPTStep(b *testing.B) { benchStep(b, gptConfig(), 8) }

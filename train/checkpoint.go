@@ -14,13 +14,13 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/google/renameio/v2"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // Names of the files that a training leaves in its folder.
 const (
 	CheckpointFile = "checkpoint.safetensors"
-	ModelFile      = "model.safetensors"
 	bestFile       = "best.safetensors"
 	CurveFile      = "curve.csv"
 )
@@ -59,9 +59,11 @@ func hashFloats(h hash.Hash, x []float32) {
 // save replaces the checkpoint of dir: the old one or the new one is there, whole,
 // at every moment.
 func (c *checkpoint) save(dir string) error {
-	flat := func(name string, x []float32) Tensor { return Tensor{name, []int{len(x)}, x} }
-	return replaceFile(filepath.Join(dir, CheckpointFile), func(w io.Writer) error {
-		return WriteTensors(w, []Tensor{flat("params", c.state.Params), flat("buffers", c.state.Buffers), flat("m1", c.state.M1), flat("m2", c.state.M2)},
+	flat := func(name string, x []float32) weights.Tensor {
+		return weights.Tensor{Name: name, Shape: []int{len(x)}, Data: x}
+	}
+	return weights.ReplaceFile(filepath.Join(dir, CheckpointFile), func(w io.Writer) error {
+		return weights.Write(w, []weights.Tensor{flat("params", c.state.Params), flat("buffers", c.state.Buffers), flat("m1", c.state.M1), flat("m2", c.state.M2)},
 			map[string]string{"hived.checkpoint": "1", "run": c.run, "steps": strconv.FormatUint(c.state.Steps, 10), "position": strconv.FormatUint(c.position, 10),
 				"cpu": strconv.FormatFloat(c.cpu, 'g', -1, 64), "best": strconv.FormatFloat(c.best, 'g', -1, 64), "digest": c.digest()})
 	})
@@ -73,13 +75,13 @@ func loadCheckpoint(dir string) (*checkpoint, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	f, err := OpenTensors(path)
+	f, err := weights.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	if f.Meta["hived.checkpoint"] != "1" {
-		return nil, fmt.Errorf("%s is no checkpoint of this version: %w", path, ErrData)
+		return nil, fmt.Errorf("%s is no checkpoint of this version: %w", path, weights.ErrFile)
 	}
 	c := &checkpoint{run: f.Meta["run"]}
 	var errs [8]error
@@ -94,42 +96,18 @@ func loadCheckpoint(dir string) (*checkpoint, error) {
 		*v.dst, errs[4+i] = f.Float32(v.name)
 	}
 	if err := errors.Join(errs[:]...); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", path, err, ErrData)
+		return nil, fmt.Errorf("%s: %w: %w", path, err, weights.ErrFile)
 	}
 	if d := c.digest(); d != f.Meta["digest"] {
-		return nil, fmt.Errorf("%s has digest %s, it says %s: the disk changed it; delete it to start anew: %w", path, d, f.Meta["digest"], ErrData)
+		return nil, fmt.Errorf("%s has digest %s, it says %s: the disk changed it; delete it to start anew: %w", path, d, f.Meta["digest"], weights.ErrFile)
 	}
 	return c, nil
-}
-
-// replaceFile writes a file beside path, syncs it, renames it and syncs the folder.
-func replaceFile(path string, write func(io.Writer) error) error {
-	p, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o644))
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() { _ = p.Cleanup() }()
-	if err := write(p); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := p.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("sync folder of %s: %w", path, err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync folder of %s: %w", path, err)
-	}
-	return nil
 }
 
 // sweep deletes what interrupted writes left in dir.
 func sweep(dir string) error {
 	var errs []error
-	for _, name := range []string{CheckpointFile, ModelFile, bestFile, CurveFile, CalibrationFile} {
+	for _, name := range []string{CheckpointFile, weights.ModelFile, bestFile, CurveFile, data.CalibrationFile} {
 		left, err := filepath.Glob(filepath.Join(dir, "."+name+"[0-9]*"))
 		errs = append(errs, err)
 		for _, f := range left {

@@ -10,15 +10,16 @@ import (
 
 	ops "github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/tensorops/num"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 )
 
 // Config of a Trainer.
 type Config struct {
-	// Model is a name of Models, Args its sizes; absent or 0 is the default.
-	Model string
-	Args  map[string]int64
+	// Model is what is trained; sizes of 0 are the model's defaults.
+	Model nets.Spec
 	// Data is what positions mean; its kind must be the model's.
-	Data Dataset
+	Data data.Set
 	// Inner is the optimizer of local steps.
 	Inner Inner
 	// Seed chooses start values and the order of samples.
@@ -130,17 +131,17 @@ const maxBatch = 1 << 16
 
 // Validate checks c.
 func (c Config) Validate() error {
-	m, err := NewModel(c.Model, c.Args)
+	m, err := nets.New(c.Model)
 	if err != nil {
 		return err
 	}
 	if c.Data == nil {
 		return errors.New("train without data")
 	}
-	if err := fits(m.Form(), c.Data.Form()); err != nil {
-		return fmt.Errorf("model %s does not fit data set %s: %w", c.Model, c.Data.Name(), err)
+	if err := nets.Fits(m.Form(), c.Data.Form()); err != nil {
+		return fmt.Errorf("model %s does not fit data set %s: %w", c.Model.Name, c.Data.Name(), err)
 	}
-	if c.Data.Len(SplitTrain) == 0 {
+	if c.Data.Len(data.Train) == 0 {
 		return fmt.Errorf("data set %s has no samples to train on", c.Data.Name())
 	}
 	if c.Threads < 0 || c.Threads > 256 {
@@ -213,10 +214,10 @@ func (i Inner) optimizer() ops.Optimizer {
 func Default(task string) Config {
 	switch task {
 	case "mnist":
-		return Config{Model: "convnet", Args: map[string]int64{},
+		return Config{Model: nets.Spec{Name: "convnet"},
 			Inner: Inner{Optimizer: "adamw", LR: 1.5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.01, Batch: 64}}
 	case "text":
-		return Config{Model: "gpt", Args: map[string]int64{"layers": 2, "dim": 128, "heads": 4, "context": 128},
+		return Config{Model: nets.Spec{Name: "gpt", Layers: 2, Dim: 128, Heads: 4, Context: 128},
 			Inner: Inner{Optimizer: "adamw", LR: 2e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1, Clip: 1, Batch: 8}}
 	}
 	panic("train: no default for task " + task)

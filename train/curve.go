@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // Point is one point of a learning curve.
@@ -50,7 +52,7 @@ func openCurve(dir string, step uint64, now func() time.Time) (*curve, error) {
 		return nil, fmt.Errorf("read curve: %w", err)
 	}
 	kept := keptRows(old, step)
-	if err := replaceFile(path, func(w io.Writer) error { _, err := io.WriteString(w, kept); return err }); err != nil {
+	if err := weights.ReplaceFile(path, func(w io.Writer) error { _, err := io.WriteString(w, kept); return err }); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)

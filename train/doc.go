@@ -1,8 +1,10 @@
-// Package train does local training: data in, update out. It holds the models,
-// the data sets and the built-in trainer, and knows nothing of peers.
+// Package train does local training: data in, update out. It has the trainer of a
+// round, trainings on one machine with their run files, checkpoints and curves, and
+// evaluation. It knows nothing of peers. Data sets are in train/data, models in
+// train/nets, files of tensors in train/weights.
 //
-// A run deals positions. Position p is sample Permute(seed, p/n, n, p%n) of split
-// train, n its length: every epoch is a new permutation, computed and never
+// A run deals positions. Position p is sample data.Permute(seed, p/n, n, p%n) of
+// split train, n its length: every epoch is a new permutation, computed and never
 // stored, so any peer can tell which samples any span of positions means.
 //
 // A Trainer starts from a loaded version, makes optimizer steps on the samples of
@@ -13,8 +15,4 @@
 // Each step takes Batch samples; the last one of a job may take fewer: the plan
 // keeps its size and the missing samples have labels that leave them out. Losses
 // are means over the terms that count (digits, or bytes of text).
-//
-// Data sets are numbered samples with a digest: the RFC 6962 tree over SHA-256
-// digests of samples in index order, split train first. Files are checked before
-// they are believed; an error names file, field and limit.
 package train

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
 )
 
 // Score is how a version does on a split.
@@ -26,7 +27,7 @@ func (t *Trainer) Eval(ctx context.Context, params, buffers []float32, split str
 		total += loss
 		s.Samples += len(b.idx)
 		if b.data.Labels != nil {
-			r, k := rightOf(out, b.data.Labels)
+			r, k := data.Right(out, b.data.Labels)
 			right, terms = right+r, terms+k
 			return
 		}
@@ -102,25 +103,4 @@ func (t *Trainer) infer(ctx context.Context, params, buffers []float32, split st
 		visit(b, loss, out)
 	}
 	return nil
-}
-
-// rightOf counts labels whose class scores highest, and labels.
-func rightOf(logits []float32, labels []int32) (right, terms int) {
-	c := len(logits) / len(labels)
-	for r, l := range labels {
-		if l < 0 {
-			continue
-		}
-		row, best := logits[r*c:][:c], 0
-		for j, f := range row {
-			if f > row[best] {
-				best = j
-			}
-		}
-		terms++
-		if best == int(l) {
-			right++
-		}
-	}
-	return right, terms
 }

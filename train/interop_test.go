@@ -13,7 +13,23 @@ import (
 	"testing"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/train/weights"
 )
+
+// testData returns a folder of the shared test data, or skips.
+func testData(t *testing.T, name string) string {
+	t.Helper()
+	root := os.Getenv("HIVED_TEST_DATA")
+	if root == "" {
+		root = filepath.Join("..", "..", "shared", "data")
+	}
+	dir := filepath.Join(root, name)
+	if _, err := os.Stat(dir); err != nil {
+		need(t, fmt.Errorf("no test data: %w; HIVED_TEST_DATA names their folder", err))
+	}
+	return dir
+}
 
 // greedy is what greedy.json says of stories260K.
 type greedy struct {
@@ -34,7 +50,7 @@ func TestStoriesGreedy(t *testing.T) {
 		t.Fatalf("%d ids: %v", len(want.IDs), err)
 	}
 	for _, kind := range []string{"hf", "hf-bf16"} {
-		g, err := OpenGenerator(filepath.Join(dir, kind), "")
+		g, err := nets.OpenGenerator(filepath.Join(dir, kind), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,12 +84,16 @@ func TestStoriesGreedy(t *testing.T) {
 // compareGraph runs the graph of a model and its generator over the same tokens.
 func compareGraph(t *testing.T, path string, ids []int32) {
 	t.Helper()
-	p, err := readPretrained(path)
+	p, err := nets.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.args["context"] = int64(len(ids))
-	m, err := NewModel(p.model, p.args)
+	p.Spec.Context = int64(len(ids))
+	spec, tensors, err := nets.ReadStart(path, p.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := nets.New(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +108,7 @@ func compareGraph(t *testing.T, path string, ids []int32) {
 		t.Fatal(err)
 	}
 	params, buffers := make([]float32, plan.ParamLen), make([]float32, plan.BufferLen)
-	err = errors.Join(putTensors(schemaOf(plan), params, buffers, cutPositions(p.tensors, p.args)), s.Write(ops.Params, params), s.Write(ops.Buffers, buffers))
+	err = errors.Join(weights.Put(nets.SchemaOf(plan), params, buffers, tensors), s.Write(ops.Params, params), s.Write(ops.Buffers, buffers))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +119,7 @@ func compareGraph(t *testing.T, path string, ids []int32) {
 	if err := s.Output(0, want); err != nil {
 		t.Fatal(err)
 	}
-	gen, err := OpenGenerator(path, "")
+	gen, err := nets.OpenGenerator(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,14 +141,13 @@ func compareGraph(t *testing.T, path string, ids []int32) {
 func modelOf(t *testing.T, start string, args map[string]int64) string {
 	t.Helper()
 	s := soloOf(t.TempDir())
-	s.Args = map[string]int64{"layers": 2, "dim": 16, "heads": 4, "context": 8}
-	for k, v := range args {
-		s.Args[k] = v
+	var err error
+	if s.Model, err = (nets.Spec{Name: "gpt", Layers: 2, Dim: 16, Heads: 4, Context: 8}).With(args); err != nil {
+		t.Fatal(err)
 	}
 	s.Steps, s.EvalEvery = 12, 0
 	if start != "" {
-		var err error
-		if s.Start, err = readStart(start, s.Args, "gpt"); err != nil {
+		if s.Model, s.Start, err = nets.ReadStart(start, s.Model); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,31 +161,50 @@ func TestHuggingFaceForms(t *testing.T) {
 		"gpt2": nil, "llama": {"style": 2, "kv_heads": 2}, "untied llama": {"style": 2, "untied": 1, "norm_eps": 1000, "rope_theta": 500_000},
 	} {
 		dir, hf := modelOf(t, "", args), t.TempDir()
-		if err := ExportHF(dir, hf); err != nil {
+		if err := nets.ExportHF(dir, hf); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		a, err := readPretrained(dir)
+		a, err := nets.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := readPretrained(hf)
+		b, err := nets.Open(hf)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if fmt.Sprint(shapeOf(a.args)) != fmt.Sprint(shapeOf(b.args)) {
-			t.Errorf("%s: sizes %v, want %v", name, b.args, a.args)
-		}
-		byName := map[string]Tensor{}
-		for _, x := range b.tensors {
+		byName := map[string]weights.Tensor{}
+		for _, x := range b.Tensors {
 			byName[x.Name] = x
 		}
-		for _, x := range a.tensors {
+		for _, x := range a.Tensors {
 			if y := byName[x.Name]; !slices.Equal(x.Shape, y.Shape) || !same(x.Data, y.Data) {
 				t.Errorf("%s: tensor %s is %v, want %v", name, x.Name, y.Shape, x.Shape)
 			}
 		}
-		compareGraph(t, hf, []int32{1, 200, 3, 3, 250, 17, 0, 9})
+		ids := []int32{1, 200, 3, 3, 250, 17, 0, 9}
+		if x, y := scoresOf(t, dir, ids), scoresOf(t, hf, ids); !same(x, y) {
+			t.Errorf("%s: the model computes something else when it is back", name)
+		}
+		compareGraph(t, hf, ids)
 	}
+}
+
+// scoresOf returns all scores behind tokens.
+func scoresOf(t *testing.T, path string, ids []int32) []float32 {
+	t.Helper()
+	g, err := nets.OpenGenerator(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []float32
+	for _, id := range ids {
+		x, err := g.Next(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, x...)
+	}
+	return out
 }
 
 // TestAdapters trains adapters on a model: only they and the norms move, and the
@@ -179,12 +217,12 @@ func TestAdapters(t *testing.T) {
 			with[k] = v
 		}
 		dir := modelOf(t, base, with)
-		a, _ := ReadModel(filepath.Join(base, ModelFile))
-		b, err := ReadModel(filepath.Join(dir, ModelFile))
+		a, _ := weights.Read(filepath.Join(base, weights.ModelFile))
+		b, err := weights.Read(filepath.Join(dir, weights.ModelFile))
 		if err != nil {
 			t.Fatal(err)
 		}
-		old, moved := map[string]Tensor{}, 0
+		old, moved := map[string]weights.Tensor{}, 0
 		for _, x := range a {
 			old[x.Name] = x
 		}
@@ -206,14 +244,14 @@ func TestAdapters(t *testing.T) {
 			t.Errorf("%d of 8 adapters have moved", moved)
 		}
 		hf := t.TempDir()
-		if err := ExportHF(dir, hf); err != nil {
+		if err := nets.ExportHF(dir, hf); err != nil {
 			t.Fatal(err)
 		}
-		x, err := OpenGenerator(dir, "")
+		x, err := nets.OpenGenerator(dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		y, err := OpenGenerator(hf, "")
+		y, err := nets.OpenGenerator(hf, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +269,7 @@ func TestAdapters(t *testing.T) {
 func TestPretrainedRefusals(t *testing.T) {
 	dir := modelOf(t, "", nil)
 	hf := t.TempDir()
-	if err := ExportHF(dir, hf); err != nil {
+	if err := nets.ExportHF(dir, hf); err != nil {
 		t.Fatal(err)
 	}
 	config, err := os.ReadFile(filepath.Join(hf, "config.json"))
@@ -245,7 +283,7 @@ func TestPretrainedRefusals(t *testing.T) {
 	}
 	wrong := func(what, want string) {
 		t.Helper()
-		if _, err := readPretrained(hf); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), want) {
+		if _, err := nets.Open(hf); !errors.Is(err, weights.ErrFile) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
 	}
@@ -270,31 +308,28 @@ func TestPretrainedRefusals(t *testing.T) {
 		"tensor in two":    {`{"weight_map":{"a":"model.safetensors","b":"copy.safetensors"}}`, "is in"},
 	} {
 		if what == "tensor in two" {
-			b, err := os.ReadFile(filepath.Join(hf, ModelFile))
+			b, err := os.ReadFile(filepath.Join(hf, weights.ModelFile))
 			if err != nil {
 				t.Fatal(err)
 			}
 			put("copy.safetensors", string(b))
 		}
-		put(ModelFile+".index.json", c[0])
+		put(weights.ModelFile+".index.json", c[0])
 		wrong(what, c[1])
 	}
-	for what, args := range map[string]map[string]int64{"another width": {"dim": 32}, "another style": {"style": 2}} {
-		if _, err := readStart(dir, args, "gpt"); !errors.Is(err, ErrData) {
+	for what, m := range map[string]nets.Spec{"another width": {Name: "gpt", Dim: 32}, "another style": {Name: "gpt", Style: 2}, "another model": {Name: "mlp"}} {
+		if _, _, err := nets.ReadStart(dir, m); !errors.Is(err, weights.ErrFile) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := readStart(dir, nil, "mlp"); !errors.Is(err, ErrData) {
-		t.Errorf("another model: %v", err)
-	}
-	if _, err := OpenGenerator(t.TempDir(), ""); !errors.Is(err, ErrData) {
+	if _, err := nets.OpenGenerator(t.TempDir(), ""); !errors.Is(err, weights.ErrFile) {
 		t.Errorf("empty folder: %v", err)
 	}
 }
 
 // TestChoose checks shares of sampling and the limits of a generator.
 func TestChoose(t *testing.T) {
-	g, err := OpenGenerator(modelOf(t, "", nil), "")
+	g, err := nets.OpenGenerator(modelOf(t, "", nil), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -24,29 +26,29 @@ func need(t *testing.T, err error) {
 }
 
 // tenth holds out the last tenth of a data set's training samples as split valid.
-type tenth struct{ Dataset }
+type tenth struct{ data.Set }
 
-func (d tenth) cut() int { return d.Dataset.Len(SplitTrain) * 9 / 10 }
+func (d tenth) cut() int { return d.Set.Len(data.Train) * 9 / 10 }
 
 func (d tenth) Len(split string) int {
 	switch split {
-	case SplitTrain:
+	case data.Train:
 		return d.cut()
-	case SplitValid:
-		return d.Dataset.Len(SplitTrain) - d.cut()
+	case data.Valid:
+		return d.Set.Len(data.Train) - d.cut()
 	}
 	return 0
 }
 
-func (d tenth) Batch(split string, idx []int, dst *Batch) error {
-	if split == SplitValid {
+func (d tenth) Batch(split string, idx []int, dst *data.Batch) error {
+	if split == data.Valid {
 		moved := make([]int, len(idx))
 		for k, i := range idx {
 			moved[k] = i + d.cut()
 		}
 		idx = moved
 	}
-	return d.Dataset.Batch(SplitTrain, idx, dst)
+	return d.Set.Batch(data.Train, idx, dst)
 }
 
 // learn trains from the start values for steps updates (0: until the positions or
@@ -91,26 +93,26 @@ func eval(t *testing.T, tr *Trainer, theta, buffers []float32, split string, mos
 }
 
 // learner opens a task's default trainer where kernels are fast enough.
-func learner(t *testing.T, task string, tune bool) (*Trainer, Dataset) {
+func learner(t *testing.T, task string, tune bool) (*Trainer, data.Set) {
 	t.Helper()
 	if ops.CPU().Info().Name != "cpu" {
 		t.Skip("built without cgo: too slow for real data")
 	}
-	data, err := Open(task, "")
+	set, err := OpenDataOf(wire.DataContract{Name: task}, "")
 	need(t, err)
 	if tune {
-		data = tenth{data}
+		set = tenth{set}
 	}
 	c := Default(task)
-	c.Data, c.Threads, c.Seed = data, 1, 1
-	return mustNew(t, c), data
+	c.Data, c.Threads, c.Seed = set, 1, 1
+	return mustNew(t, c), set
 }
 
 // TestLearnsDigits and TestLearnsBytes make few steps; TestGoals many.
 func TestLearnsDigits(t *testing.T) {
 	tr, _ := learner(t, "mnist", true)
 	theta, buffers := learn(t, tr, 60000, 150, 0, 1)
-	if s := eval(t, tr, theta, buffers, SplitValid, 1000); s.Accuracy < 0.93 {
+	if s := eval(t, tr, theta, buffers, data.Valid, 1000); s.Accuracy < 0.93 {
 		t.Errorf("accuracy %.3f of held-out digits after 150 steps, want 0.93", s.Accuracy)
 	}
 }
@@ -118,7 +120,7 @@ func TestLearnsDigits(t *testing.T) {
 func TestLearnsBytes(t *testing.T) {
 	tr, _ := learner(t, "text", false)
 	theta, buffers := learn(t, tr, 30000, 100, 0, 1)
-	if s := eval(t, tr, theta, buffers, SplitValid, 100); s.Loss > 3.3 {
+	if s := eval(t, tr, theta, buffers, data.Valid, 100); s.Loss > 3.3 {
 		t.Errorf("loss %.3f of held-out bytes after 100 steps, want 3.3", s.Loss)
 	}
 }
@@ -129,16 +131,16 @@ func TestGoals(t *testing.T) {
 		t.Skip("HIVED_LONG is not set: trainings of minutes")
 	}
 	t.Run("mnist", func(t *testing.T) {
-		tr, data := learner(t, "mnist", false)
-		theta, buffers := learn(t, tr, 3*uint64(data.Len(SplitTrain)), 0, 0, 0.1)
-		if s := eval(t, tr, theta, buffers, SplitTest, 0); s.Accuracy < 0.99 {
+		tr, set := learner(t, "mnist", false)
+		theta, buffers := learn(t, tr, 3*uint64(set.Len(data.Train)), 0, 0, 0.1)
+		if s := eval(t, tr, theta, buffers, data.Test, 0); s.Accuracy < 0.99 {
 			t.Errorf("test accuracy %.4f after 3 epochs, want 0.99", s.Accuracy)
 		}
 	})
 	t.Run("text", func(t *testing.T) {
-		tr, data := learner(t, "text", false)
-		theta, buffers := learn(t, tr, uint64(data.Len(SplitTrain)), 0, 175, 0.1)
-		if s := eval(t, tr, theta, buffers, SplitValid, 0); s.Loss > 2 {
+		tr, set := learner(t, "text", false)
+		theta, buffers := learn(t, tr, uint64(set.Len(data.Train)), 0, 175, 0.1)
+		if s := eval(t, tr, theta, buffers, data.Valid, 0); s.Loss > 2 {
 			t.Errorf("validation loss %.4f nats a byte after 175 cpu-s, want 2", s.Loss)
 		}
 	})
@@ -151,13 +153,13 @@ func TestTune(t *testing.T) {
 	if task == "" {
 		t.Skip("HIVED_TUNE names no task to print learning curves of")
 	}
-	data, err := Open(task, "")
+	set, err := OpenDataOf(wire.DataContract{Name: task}, "")
 	need(t, err)
 	if task == "mnist" {
-		data = tenth{data}
+		set = tenth{set}
 	}
 	c := Default(task)
-	c.Data, c.Threads = data, 1
+	c.Data, c.Threads = set, 1
 	seconds := 180.0
 	if a := os.Getenv("HIVED_TUNE_ARGS"); a != "" {
 		var lr, beta2, wd float32
@@ -168,7 +170,7 @@ func TestTune(t *testing.T) {
 		}
 		c.Inner.LR, c.Inner.Beta2, c.Inner.WeightDecay, c.Inner.Batch = lr, beta2, wd, batch
 		if task == "text" {
-			c.Args = map[string]int64{"layers": layers, "dim": dim, "heads": heads}
+			c.Model = nets.Spec{Name: "gpt", Layers: layers, Dim: dim, Heads: heads}
 		}
 	}
 	tr, err := New(c)
@@ -176,7 +178,7 @@ func TestTune(t *testing.T) {
 		t.Fatal(err)
 	}
 	theta, buffers := tr.Init()
-	n, most := uint64(data.Len(SplitTrain)), 400
+	n, most := uint64(set.Len(data.Train)), 400
 	decay, goal := os.Getenv("HIVED_TUNE_DECAY") != "", float32(3)
 	if task == "mnist" {
 		most = 6000
@@ -199,7 +201,7 @@ func TestTune(t *testing.T) {
 			theta[i] -= d
 		}
 		cpu, pos = cpu+u.CPU, hi
-		s, err := tr.Eval(context.Background(), theta, buffers, SplitValid, most)
+		s, err := tr.Eval(context.Background(), theta, buffers, data.Valid, most)
 		if err != nil {
 			t.Fatal(err)
 		}

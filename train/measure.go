@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/apiary-net/hived/train/data"
 )
 
 // Measurement is a score with what else a data set can say of predictions.
@@ -24,12 +26,6 @@ func (m Measurement) Lines() []string {
 	return out
 }
 
-// judge is a data set that compares predictions with more than its targets.
-type judge interface {
-	// judge reads the model's output for every sample of a split.
-	judge(split string, out []float32) map[string]float64
-}
-
 // Measure scores parameters on a split.
 func Measure(ctx context.Context, c Config, params, buffers []float32, split string) (m Measurement, err error) {
 	t, err := New(c)
@@ -40,12 +36,22 @@ func Measure(ctx context.Context, c Config, params, buffers []float32, split str
 	if m.Score, err = t.Eval(ctx, params, buffers, split, 0); err != nil {
 		return m, err
 	}
-	if j, ok := c.Data.(judge); ok {
+	if j, ok := c.Data.(data.Judge); ok {
 		out, err := t.Predict(ctx, params, buffers, split)
 		if err != nil {
 			return m, err
 		}
-		m.Measures, m.out = j.judge(split, out), out
+		m.Measures, m.out = j.Judge(split, out), out
 	}
 	return m, nil
+}
+
+// KeepCalibration keeps what the measured forecasts were worth beside the model, for
+// data that are forecasts.
+func (m *Measurement) KeepCalibration(set data.Set, split, dir string) error {
+	l, ok := set.(data.Improver)
+	if !ok || dir == "" || m.out == nil {
+		return nil
+	}
+	return l.Learn(split, m.out, dir)
 }

@@ -2,40 +2,43 @@ package train
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
+	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
 // toy is a data set that any model can learn: the class shows in the first value,
 // the target is the last one.
 type toy struct {
-	form Form
+	form data.Form
 	n    int
 }
 
 func (d toy) Name() string                 { return "toy" }
-func (d toy) Form() Form                   { return d.form }
+func (d toy) Form() data.Form              { return d.form }
 func (d toy) Digest() (wire.Digest, error) { return wire.Digest{}, nil }
 func (d toy) Len(split string) int {
-	if split == SplitTrain || split == SplitTest {
+	if split == data.Train || split == data.Test {
 		return d.n
 	}
 	return 0
 }
 
-func (d toy) Batch(_ string, idx []int, dst *Batch) error {
+func (d toy) Batch(_ string, idx []int, dst *data.Batch) error {
 	n := d.form.Size()
 	for k, i := range idx {
 		for j := range n {
-			h := mix(uint64(i*n + j))
+			h := data.Mix(uint64(i*n + j))
 			switch {
 			case d.form.Kind == "text":
 				dst.Int[k*n+j], dst.Labels[k*n+j] = int32((i+j)%7), int32((i+j+1)%7)
@@ -55,17 +58,30 @@ func (d toy) Batch(_ string, idx []int, dst *Batch) error {
 
 // TestModelsLearn trains each model, by presets and with each of its parts, for some
 // steps: the loss falls.
+// fitted is a model that reads data of a form.
+func fitted(t *testing.T, name string, sizes map[string]int64, f data.Form) nets.Spec {
+	t.Helper()
+	m, err := nets.SpecOf(name, sizes)
+	if err == nil {
+		m, err = m.Fit(f)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func TestModelsLearn(t *testing.T) {
-	image := Form{Kind: "image", Dims: []int{9, 8, 2}, Classes: 2, Terms: 1}
-	text := Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
-	line := Form{Kind: "series", Dims: []int{10, 3}, Terms: 2}
+	image := data.Form{Kind: "image", Dims: []int{9, 8, 2}, Classes: 2, Terms: 1}
+	text := data.Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
+	line := data.Form{Kind: "series", Dims: []int{10, 3}, Terms: 2}
 	for _, c := range []struct {
 		model string
 		args  map[string]int64
-		form  Form
+		form  data.Form
 	}{
 		{"mlp", map[string]int64{"hidden": 16, "dropout": 100}, image},
-		{"mlp", map[string]int64{"layers": 1}, Form{Kind: "table", Dims: []int{5}, Classes: 2, Terms: 1}},
+		{"mlp", map[string]int64{"layers": 1}, data.Form{Kind: "table", Dims: []int{5}, Classes: 2, Terms: 1}},
 		{"convnet", map[string]int64{"filters": 4, "dense": 8, "dropout": 200}, image},
 		{"resnet", map[string]int64{"filters": 4, "squeeze": 2}, image},
 		{"resnet", map[string]int64{"filters": 4, "norm": 2, "groups": 2, "dropout": 100}, image},
@@ -78,7 +94,7 @@ func TestModelsLearn(t *testing.T) {
 		{"seq", map[string]int64{"hidden": 8, "layers": 3}, line},
 		{"seq", map[string]int64{"hidden": 8, "layers": 1, "cell": 2, "quantiles": 5, "dropout": 50}, line},
 	} {
-		cfg := Config{Model: c.model, Args: FitArgs(c.model, c.args, c.form), Data: toy{c.form, 64}, Seed: 1, Threads: 1,
+		cfg := Config{Model: fitted(t, c.model, c.args, c.form), Data: toy{c.form, 64}, Seed: 1, Threads: 1,
 			Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 16}}
 		tr := mustNew(t, cfg)
 		first := mustTrain(t, tr, Job{Spans: span(0, 64)})
@@ -92,11 +108,11 @@ func TestModelsLearn(t *testing.T) {
 			t.Errorf("%s %v: loss %v, then %v", c.model, c.args, first.Loss, last.Loss)
 		}
 		params, buffers := tr.Reached()
-		s, err := tr.Eval(context.Background(), params, buffers, SplitTest, 0)
+		s, err := tr.Eval(context.Background(), params, buffers, data.Test, 0)
 		if err != nil || s.Samples != 64 || !(s.Loss < 10) {
 			t.Errorf("%s %v: %+v, %v", c.model, c.args, s, err)
 		}
-		out, err := tr.Predict(context.Background(), params, buffers, SplitTest)
+		out, err := tr.Predict(context.Background(), params, buffers, data.Test)
 		if err != nil || len(out)%64 != 0 || len(out) == 0 {
 			t.Errorf("%s %v: %d outputs, %v", c.model, c.args, len(out), err)
 		}
@@ -104,13 +120,9 @@ func TestModelsLearn(t *testing.T) {
 }
 
 func TestModelArguments(t *testing.T) {
-	for _, m := range Models() {
-		for _, p := range append(ModelPresets(m), "") {
-			args, err := PresetArgs(m, p, nil)
-			if err != nil {
-				t.Errorf("%s %s: %v", m, p, err)
-			}
-			if _, err := NewModel(m, args); err != nil {
+	for _, m := range nets.Names() {
+		for _, p := range append(nets.Presets(m), "") {
+			if _, err := nets.New(nets.Spec{Name: m, Preset: p}); err != nil {
 				t.Errorf("%s %s: %v", m, p, err)
 			}
 		}
@@ -133,25 +145,52 @@ func TestModelArguments(t *testing.T) {
 		"kv gpt2":  {"gpt", map[string]int64{"heads": 4, "kv_heads": 2}, "style 2"},
 		"odd head": {"gpt", map[string]int64{"dim": 12, "heads": 4, "style": 2}, "halves"},
 	} {
-		if _, err := NewModel(c.model, c.args); err == nil || !strings.Contains(err.Error(), c.want) {
+		m, err := nets.SpecOf(c.model, c.args)
+		if err == nil {
+			_, err = nets.New(m)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
-	if _, err := PresetArgs("gpt", "giant", nil); err == nil {
+	if _, err := nets.New(nets.Spec{Name: "gpt", Preset: "giant"}); err == nil {
 		t.Error("an unknown preset is taken")
 	}
-	table := Form{Kind: "table", Dims: []int{5}, Classes: 3, Terms: 1}
-	for what, f := range map[string]Form{
+	table := data.Form{Kind: "table", Dims: []int{5}, Classes: 3, Terms: 1}
+	for what, f := range map[string]data.Form{
 		"kind": {Kind: "text", Dims: []int{5}, Classes: 3, Terms: 5}, "size": {Kind: "table", Dims: []int{6}, Classes: 3, Terms: 1},
 		"classes": {Kind: "table", Dims: []int{5}, Classes: 4, Terms: 1}, "terms": {Kind: "table", Dims: []int{5}, Classes: 3, Terms: 2}, "targets": {Kind: "table", Dims: []int{5}, Terms: 1},
 	} {
-		if fits(table, f) == nil {
+		if nets.Fits(table, f) == nil {
 			t.Errorf("%s: data that do not fit are taken", what)
 		}
 	}
-	if err := fits(table, table); err != nil {
+	if err := nets.Fits(table, table); err != nil {
 		t.Error(err)
 	}
+}
+
+// writeDigits writes files of n digits for training and 2 for tests.
+func writeDigits(t *testing.T, n int) string {
+	t.Helper()
+	dir := t.TempDir()
+	for prefix, k := range map[string]int{"train": n, "t10k": 2} {
+		images := binary.BigEndian.AppendUint32([]byte{0, 0, 8, 3}, uint32(k))
+		images = append(images, 0, 0, 0, data.Side, 0, 0, 0, data.Side)
+		labels := binary.BigEndian.AppendUint32([]byte{0, 0, 8, 1}, uint32(k))
+		for i := range k {
+			labels = append(labels, byte(i%10))
+			for j := range data.Side * data.Side {
+				images = append(images, byte(i*data.Side*data.Side+j))
+			}
+		}
+		for name, b := range map[string][]byte{"-images-idx3-ubyte": images, "-labels-idx1-ubyte": labels} {
+			if err := os.WriteFile(filepath.Join(dir, prefix+name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
 }
 
 func TestTaskFiles(t *testing.T) {
@@ -163,15 +202,15 @@ func TestTaskFiles(t *testing.T) {
 		if task == "text" {
 			continue // reads all sources
 		}
-		r.Data.Path = writeMNIST(t, 300, nil)
+		r.Data.Path = writeDigits(t, 300)
 		tr, err := r.Open("")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tr.Steps != 1000 || tr.Final != SplitTest || tr.EvalSplit != SplitValid || tr.EvalEvery != 50 || tr.SaveEvery != 50 || tr.LogEvery != 10 || len(tr.Run) != 64 {
+		if tr.Steps != 1000 || tr.Final != data.Test || tr.EvalSplit != data.Valid || tr.EvalEvery != 50 || tr.SaveEvery != 50 || tr.LogEvery != 10 || len(tr.Run) != 64 {
 			t.Errorf("%s: %+v", task, tr.Solo)
 		}
-		if n := tr.Data.Len(SplitTrain) + tr.Data.Len(SplitValid); n < 50 || tr.Data.Len(SplitValid) == 0 {
+		if n := tr.Data.Len(data.Train) + tr.Data.Len(data.Valid); n < 50 || tr.Data.Len(data.Valid) == 0 {
 			t.Errorf("%s: %d samples", task, n)
 		}
 	}
@@ -201,9 +240,9 @@ func TestOptimizerSpec(t *testing.T) {
 // TestPartialBatch ends an epoch inside a batch: what fills it up is no part of a
 // batch norm's statistics.
 func TestPartialBatch(t *testing.T) {
-	form := Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
+	form := data.Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
 	run := func(batch int) []float32 {
-		tr := mustNew(t, Config{Model: "resnet", Args: FitArgs("resnet", map[string]int64{"filters": 4}, form), Data: toy{form, 30}, Seed: 1, Threads: 1,
+		tr := mustNew(t, Config{Model: fitted(t, "resnet", map[string]int64{"filters": 4}, form), Data: toy{form, 30}, Seed: 1, Threads: 1,
 			Inner: Inner{Optimizer: "sgd", LR: 1e-3, Batch: batch}})
 		return slices.Clone(mustTrain(t, tr, Job{Spans: span(0, 3)}).Buffers)
 	}
@@ -219,14 +258,14 @@ func TestPartialBatch(t *testing.T) {
 // the loss falls by a third at least. Muon with a boost ends elsewhere than without,
 // and needs memory beside the plan, which the bound counts.
 func TestOptimizers(t *testing.T) {
-	form := Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
+	form := data.Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
 	train := func(o OptimizerSpec, bound int64) (first, last float32, peak int64, err error) {
 		i, err := o.inner()
 		if err != nil {
 			t.Fatal(err)
 		}
 		i.Schedule = Schedule{}
-		tr, err := New(Config{Model: "gpt", Args: FitArgs("gpt", map[string]int64{"dim": 16, "heads": 2}, form), Data: toy{form, 64}, Seed: 1, Threads: 1, Inner: i, MaxBytes: bound})
+		tr, err := New(Config{Model: fitted(t, "gpt", map[string]int64{"dim": 16, "heads": 2}, form), Data: toy{form, 64}, Seed: 1, Threads: 1, Inner: i, MaxBytes: bound})
 		if err != nil {
 			return 0, 0, 0, err
 		}
@@ -279,53 +318,24 @@ func TestOptimizers(t *testing.T) {
 	}
 }
 
-func TestTokens(t *testing.T) {
-	dir := write(t, map[string]string{"a.txt": strings.Repeat("0123456789", 30), "t.jsonl": "{\"text\":\"one\"}\n\n{\"text\":[\"two\",\"three\"]}\n{\"text\":\"one\"}\n", "e/x.txt": "q"})
-	d, err := OpenData(DataSpec{Format: "text", Path: filepath.Join(dir, "a.txt"), Context: 8, Tail: 0.2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.Len(SplitTrain) != 29 || d.Len(SplitValid) != 7 || d.Form().Classes != 256 {
-		t.Fatalf("%d and %d windows, %+v", d.Len(SplitTrain), d.Len(SplitValid), d.Form())
-	}
-	x := Batch{Int: make([]int32, 16), Labels: make([]int32, 16), Keys: []uint64{0, 3}}
-	if err := d.Batch(SplitTrain, []int{1, 28}, &x); err != nil {
-		t.Fatal(err)
-	}
-	if x.Int[0] != '8' || x.Labels[0] != '9' || x.Labels[7] != '6' || x.Int[8] != '7' || x.Labels[15] != '5'+0 {
-		t.Errorf("%v %v", x.Int, x.Labels)
-	}
-	j, err := OpenData(DataSpec{Format: "jsonl", Path: filepath.Join(dir, "t.jsonl"), Context: 4})
-	if err != nil || !slices.Equal(j.(*tokens).splits[SplitTrain], []int32{'o', 'n', 'e', 't', 'w', 'o', '\n', 't', 'h', 'r', 'e', 'e'}) {
-		t.Errorf("%v, %v", j, err)
-	}
-	refuse(t, "too short", DataSpec{Format: "text", Path: filepath.Join(dir, "e")}, "no window")
-	refuse(t, "field", DataSpec{Format: "jsonl", Path: filepath.Join(dir, "t.jsonl"), Field: "body"}, `t.jsonl:1: no field "body"`)
-	refuse(t, "no JSON", DataSpec{Format: "jsonl", Path: filepath.Join(dir, "a.txt")}, "a.txt:1")
-	refuse(t, "a number", DataSpec{Format: "jsonl", Path: filepath.Join(write(t, map[string]string{"n": `{"text":3}`}), "n")}, "neither a string")
-	refuse(t, "cut gzip", DataSpec{Format: "text", Path: filepath.Join(write(t, map[string]string{"z": string(zipped(make([]byte, 900))[:20])}), "z")}, "EOF")
-	refuse(t, "no file", DataSpec{Format: "text", Path: dir, Ext: ".md"}, `ends in ".md"`)
-	refuse(t, "tokenizer", DataSpec{Format: "text", Path: dir, Tokenizer: filepath.Join(dir, "a.txt")}, "a.txt")
-}
-
 // TestModelBits trains with one, two and three threads and on the reference: each
 // model's updates and buffers have the same bits.
 func TestModelBits(t *testing.T) {
-	image := Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
+	image := data.Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
 	for _, c := range []struct {
 		model string
 		args  map[string]int64
-		form  Form
+		form  data.Form
 	}{
 		{"resnet", map[string]int64{"filters": 4, "squeeze": 2, "dropout": 100}, image},
 		{"resnet", map[string]int64{"filters": 4, "norm": 2}, image},
 		{"resnet", map[string]int64{"filters": 4}, image},
-		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "dropout": 100}, Form{Kind: "text", Dims: []int{9}, Classes: 7, Terms: 9}},
-		{"seq", map[string]int64{"hidden": 5, "layers": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
-		{"seq", map[string]int64{"hidden": 5, "layers": 1, "cell": 2}, Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
+		{"gpt", map[string]int64{"dim": 16, "heads": 4, "kv_heads": 2, "style": 2, "dropout": 100}, data.Form{Kind: "text", Dims: []int{9}, Classes: 7, Terms: 9}},
+		{"seq", map[string]int64{"hidden": 5, "layers": 2}, data.Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
+		{"seq", map[string]int64{"hidden": 5, "layers": 1, "cell": 2}, data.Form{Kind: "series", Dims: []int{6, 3}, Terms: 2}},
 	} {
 		run := func(d ops.Device, threads int) Update {
-			tr := mustNew(t, Config{Model: c.model, Args: FitArgs(c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
+			tr := mustNew(t, Config{Model: fitted(t, c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
 				Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 6, Clip: 1}})
 			u := mustTrain(t, tr, Job{Spans: span(0, 18)})
 			u.Buffers = slices.Clone(u.Buffers)
@@ -349,7 +359,7 @@ func TestRecompute(t *testing.T) {
 		var peak int64
 		for again := range int64(2) {
 			c := small()
-			c.Args = map[string]int64{"layers": 4, "dim": 16, "heads": 2, "context": 8, "style": style, "dropout": 100, "recompute": again}
+			c.Model = nets.Spec{Name: "gpt", Layers: 4, Dim: 16, Heads: 2, Context: 8, Style: style, Dropout: 100, Again: again}
 			tr := mustNew(t, c)
 			got := mustTrain(t, tr, Job{Spans: span(0, 12)})
 			if again == 0 {
@@ -369,21 +379,5 @@ func TestBF16(t *testing.T) {
 	got := mustTrain(t, mustNew(t, c), Job{Spans: span(0, 16)})
 	if d := math.Abs(float64(got.Loss - want.Loss)); d == 0 || d > 0.05 {
 		t.Errorf("loss %v in bfloat16, %v in float32", got.Loss, want.Loss)
-	}
-}
-
-// TestRunFileHasEverySize checks that whatever a model takes can be said in a run file.
-func TestRunFileHasEverySize(t *testing.T) {
-	keys := map[string]bool{}
-	spec := reflect.TypeFor[ModelSpec]()
-	for i := range spec.NumField() {
-		keys[spec.Field(i).Tag.Get("toml")] = true
-	}
-	for name, f := range families {
-		for _, s := range f.sizes {
-			if !keys[s.key] {
-				t.Errorf("%s: no key %q in a run file", name, s.key)
-			}
-		}
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"path/filepath"
-	"reflect"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -22,64 +22,11 @@ type RunFile struct {
 	Compute   string        `toml:"compute" comment:"float32, or bf16: products of linear layers and attention in bfloat16; its bits depend on the processor"`
 	Steps     uint64        `toml:"steps" comment:"optimizer updates; or epochs"`
 	Epochs    float64       `toml:"epochs" comment:"passes over the training split"`
-	Data      DataSpec      `toml:"data"`
-	Model     ModelSpec     `toml:"model"`
+	Data      data.Spec     `toml:"data"`
+	Model     nets.Spec     `toml:"model"`
 	Optimizer OptimizerSpec `toml:"optimizer"`
 	Eval      EvalSpec      `toml:"eval"`
 	Output    OutputSpec    `toml:"output"`
-}
-
-// ModelSpec is a model: a name, a preset, and sizes that differ from it.
-type ModelSpec struct {
-	Name   string `toml:"name" comment:"mlp, convnet, resnet, gpt or seq"`
-	Preset string `toml:"preset" comment:"sizes by name"`
-	Start  string `toml:"start" comment:"safetensors file or folder with the first weights"`
-
-	Layers     int64 `toml:"layers"`
-	Dim        int64 `toml:"dim"`
-	Heads      int64 `toml:"heads"`
-	KVHeads    int64 `toml:"kv_heads"`
-	Hidden     int64 `toml:"hidden"`
-	Context    int64 `toml:"context"`
-	Vocab      int64 `toml:"vocab"`
-	Style      int64 `toml:"style" comment:"gpt: 1 GPT-2, 2 Llama"`
-	RopeTheta  int64 `toml:"rope_theta"`
-	NormEps    int64 `toml:"norm_eps" comment:"gpt: in units of 1e-9"`
-	Untied     int64 `toml:"untied" comment:"gpt: 1: the head has weights of its own"`
-	Lora       int64 `toml:"lora" comment:"gpt: rank of adapters; everything else is frozen"`
-	Depth      int64 `toml:"depth"`
-	Filters    int64 `toml:"filters"`
-	Norm       int64 `toml:"norm" comment:"resnet: 1 batch norm, 2 group norm"`
-	Groups     int64 `toml:"groups" comment:"resnet: of group norm"`
-	Squeeze    int64 `toml:"squeeze" comment:"resnet: by how much a block's gate narrows"`
-	Attention  int64 `toml:"attention" comment:"resnet: heads of self-attention over the last stage"`
-	Cardinal   int64 `toml:"cardinality" comment:"resnet: groups of a block's second convolution"`
-	Again      int64 `toml:"recompute" comment:"gpt: 1: layers are computed again backward instead of kept"`
-	StemStride int64 `toml:"stem_stride"`
-	StemPool   int64 `toml:"stem_pool" comment:"resnet: 1 maxima, 2 means of 2x2 squares"`
-	Dense      int64 `toml:"dense"`
-	Inputs     int64 `toml:"inputs"`
-	Height     int64 `toml:"height"`
-	Width      int64 `toml:"width"`
-	Channels   int64 `toml:"channels"`
-	Classes    int64 `toml:"classes"`
-	Cell       int64 `toml:"cell" comment:"seq: 1 TCN, 2 GRU"`
-	Quantiles  int64 `toml:"quantiles"`
-	Targets    int64 `toml:"targets"`
-	StepsIn    int64 `toml:"steps"`
-	Dropout    int64 `toml:"dropout" comment:"in thousandths"`
-}
-
-// args returns the sizes that are given, by key.
-func (m ModelSpec) args() map[string]int64 {
-	out := map[string]int64{}
-	v := reflect.ValueOf(m)
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.Int64 && f.Int() != 0 {
-			out[v.Type().Field(i).Tag.Get("toml")] = f.Int()
-		}
-	}
-	return out
 }
 
 // OptimizerSpec is the optimizer and its schedule.
@@ -132,37 +79,37 @@ func (r RunFile) Open(base string) (*Training, error) {
 	if r.Schema != 1 {
 		return nil, fmt.Errorf("schema is %d, want 1", r.Schema)
 	}
-	r.Data.rebase(base)
-	data, err := OpenData(r.Data)
+	r.Data.Rebase(base)
+	set, err := data.Open(r.Data)
 	if err != nil {
 		return nil, err
 	}
-	args, err := PresetArgs(r.Model.Name, r.Model.Preset, r.Model.args())
+	model, err := r.Model.Fit(set.Form())
 	if err != nil {
 		return nil, err
 	}
 	t := &Training{}
-	t.Config = Config{Model: r.Model.Name, Args: FitArgs(r.Model.Name, args, data.Form()), Data: data, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
+	t.Config = Config{Model: model, Data: set, Seed: max(r.Seed, 1), Threads: r.Threads, MaxBytes: r.MaxBytes}
 	if t.Compute, err = computeType(r.Compute); err != nil {
 		return nil, err
 	}
 	if t.Inner, err = r.Optimizer.inner(); err != nil {
 		return nil, err
 	}
-	if t.Steps, err = r.length(data); err != nil {
+	if t.Steps, err = r.length(set); err != nil {
 		return nil, err
 	}
 	s := &t.Inner.Schedule
 	s.Total = t.Steps
 	s.Warmup = min(s.Warmup, t.Steps-1)
 	if r.Model.Start != "" {
-		if t.Start, err = readStart(rebased(base, r.Model.Start), t.Args, r.Model.Name); err != nil {
+		if t.Model, t.Start, err = nets.ReadStart(data.Rebased(base, r.Model.Start), t.Model); err != nil {
 			return nil, err
 		}
 	}
-	r.measures(t, data)
+	r.measures(t, set)
 	t.Dir = r.Output.Dir
-	t.Run, err = r.digest(data)
+	t.Run, err = r.digest(set)
 	return t, err
 }
 
@@ -178,8 +125,8 @@ func computeType(name string) (ops.DType, error) {
 
 // digest names what decides the bits: the file without the keys that do not, the
 // data and the first weights.
-func (r RunFile) digest(data Dataset) (string, error) {
-	root, err := data.Digest()
+func (r RunFile) digest(set data.Set) (string, error) {
+	root, err := set.Digest()
 	if err != nil {
 		return "", err
 	}
@@ -193,14 +140,14 @@ func (r RunFile) digest(data Dataset) (string, error) {
 }
 
 // length is the number of steps.
-func (r RunFile) length(data Dataset) (uint64, error) {
+func (r RunFile) length(set data.Set) (uint64, error) {
 	if (r.Steps > 0) == (r.Epochs > 0) {
 		return 0, fmt.Errorf("steps is %d and epochs is %v: give one of them", r.Steps, r.Epochs)
 	}
 	if r.Steps > 0 {
 		return r.Steps, nil
 	}
-	n := r.Epochs * float64(data.Len(SplitTrain)) / float64(r.Optimizer.batch()*max(1, r.Optimizer.Accumulate))
+	n := r.Epochs * float64(set.Len(data.Train)) / float64(r.Optimizer.batch()*max(1, r.Optimizer.Accumulate))
 	return max(1, uint64(math.Ceil(min(n, 1<<40)))), nil
 }
 
@@ -252,7 +199,7 @@ func (o OptimizerSpec) inner() (Inner, error) {
 }
 
 // measures fills in when and where is measured.
-func (r RunFile) measures(t *Training, data Dataset) {
+func (r RunFile) measures(t *Training, set data.Set) {
 	part := func(every, parts uint64) uint64 {
 		if every == 0 {
 			every = max(1, t.Steps/parts)
@@ -267,24 +214,17 @@ func (r RunFile) measures(t *Training, data Dataset) {
 			return given
 		}
 		for _, s := range names {
-			if data.Len(s) > 0 {
+			if set.Len(s) > 0 {
 				return s
 			}
 		}
-		return SplitTrain
+		return data.Train
 	}
-	t.EvalSplit, t.EvalMost, t.KeepBest = first(r.Eval.Split, SplitValid), r.Eval.Samples, r.Eval.Keep == "best"
-	t.Final = first(r.Eval.Final, SplitTest, SplitValid)
-	if r.Eval.Split == "" && data.Len(SplitValid) == 0 { // nothing to look at on the way
+	t.EvalSplit, t.EvalMost, t.KeepBest = first(r.Eval.Split, data.Valid), r.Eval.Samples, r.Eval.Keep == "best"
+	t.Final = first(r.Eval.Final, data.Test, data.Valid)
+	if r.Eval.Split == "" && set.Len(data.Valid) == 0 { // nothing to look at on the way
 		t.EvalEvery = 0
 	}
-}
-
-func rebased(base, path string) string {
-	if path == "" || filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(base, path)
 }
 
 // TaskFile returns the run file of a task: mnist, digits of GoMNIST; or text, the

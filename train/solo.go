@@ -11,6 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/train/weights"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -36,7 +39,7 @@ type Solo struct {
 	// Run names run file and data: a checkpoint of another run is refused.
 	Run string
 	// Start are the first parameters by tensor name; absent ones are drawn.
-	Start []Tensor
+	Start []weights.Tensor
 	// Started is called before the first step with the memory in bytes that a step
 	// takes and the step that the training goes on from; nil for nobody.
 	Started func(peak int64, resumed uint64)
@@ -119,7 +122,7 @@ func RunSolo(ctx context.Context, s Solo) (r Result, err error) {
 // begin loads the checkpoint or the start values.
 func (r *soloRun) begin() error {
 	params, buffers := r.t.Init()
-	if err := putTensors(r.t.Schema(), params, buffers, r.Start); err != nil {
+	if err := weights.Put(r.t.Schema(), params, buffers, r.Start); err != nil {
 		return err
 	}
 	r.t.settle(params, buffers)
@@ -157,7 +160,7 @@ func (r *soloRun) slice(ctx context.Context) error {
 	if r.t.steps < end {
 		return errors.Join(context.Cause(ctx), r.save())
 	}
-	p := Point{Step: end, Position: r.c.position, Epoch: float64(r.c.position) / float64(r.Data.Len(SplitTrain)), Loss: float64(u.Loss),
+	p := Point{Step: end, Position: r.c.position, Epoch: float64(r.c.position) / float64(r.Data.Len(data.Train)), Loss: float64(u.Loss),
 		Rate: float64(r.Inner.rate(end, 1)), CPU: r.c.cpu, Seconds: r.Now().Sub(r.began).Seconds()}
 	if r.EvalEvery > 0 && (end%r.EvalEvery == 0 || end == r.Steps) {
 		if err := r.evaluate(ctx, &p); err != nil {
@@ -197,16 +200,16 @@ func (r *soloRun) evaluate(ctx context.Context, p *Point) error {
 
 // write saves parameters and buffers under their tensors' names.
 func (r *soloRun) write(name string, params, buffers []float32, step uint64) error {
-	args, err := ModelArgs(r.Model, r.Args)
+	args, err := r.Model.Full()
 	if err != nil {
 		return err
 	}
-	model, err := json.Marshal(modelMeta{r.Model, args})
+	model, err := json.Marshal(nets.Meta{Name: r.Model.Name, Args: args})
 	if err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(r.Dir, name), func(w io.Writer) error {
-		return WriteTensors(w, NamedTensors(r.t.Schema(), params, buffers), map[string]string{"format": "pt", "hived.model": string(model), "hived.step": fmt.Sprint(step), "hived.run": r.Run})
+	return weights.ReplaceFile(filepath.Join(r.Dir, name), func(w io.Writer) error {
+		return weights.Write(w, weights.Named(r.t.Schema(), params, buffers), map[string]string{"format": "pt", "hived.model": string(model), "hived.step": fmt.Sprint(step), "hived.run": r.Run})
 	})
 }
 
@@ -235,16 +238,16 @@ func (r *soloRun) finish(out Result) (Result, error) {
 	}
 	out.Steps, out.Params, out.Buffers, out.Best, out.CPU = s.Steps, s.Params, s.Buffers, r.c.best, r.c.cpu
 	if r.KeepBest && r.c.best < math.Inf(1) {
-		tensors, err := ReadModel(filepath.Join(r.Dir, bestFile))
+		tensors, err := weights.Read(filepath.Join(r.Dir, bestFile))
 		if err != nil {
 			return out, err
 		}
-		if err := putTensors(r.t.Schema(), out.Params, out.Buffers, tensors); err != nil {
+		if err := weights.Put(r.t.Schema(), out.Params, out.Buffers, tensors); err != nil {
 			return out, err
 		}
 	}
 	if r.Dir == "" {
 		return out, nil
 	}
-	return out, r.write(ModelFile, out.Params, out.Buffers, s.Steps)
+	return out, r.write(weights.ModelFile, out.Params, out.Buffers, s.Steps)
 }

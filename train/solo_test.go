@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,13 +11,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // soloOf is a short training of the small gpt.
 func soloOf(dir string) Solo {
 	c := small()
 	c.Inner.Schedule = Schedule{Decay: "cosine", Warmup: 3, Total: 24, Floor: 0.1}
-	return Solo{Config: c, Steps: 24, LogEvery: 2, EvalEvery: 8, SaveEvery: 4, EvalSplit: SplitTest, EvalMost: 8, Dir: dir, Run: "r"}
+	return Solo{Config: c, Steps: 24, LogEvery: 2, EvalEvery: 8, SaveEvery: 4, EvalSplit: data.Test, EvalMost: 8, Dir: dir, Run: "r"}
 }
 
 func mustSolo(t *testing.T, s Solo) Result {
@@ -62,13 +66,13 @@ func TestSoloResumes(t *testing.T) {
 		t.Errorf("again: went on from %d", again.Resumed)
 	}
 	// The model file holds the parameters under their names.
-	tensors, err := ReadModel(filepath.Join(whole, ModelFile))
+	tensors, err := weights.Read(filepath.Join(whole, weights.ModelFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tr := mustNew(t, small())
 	params, buffers := make([]float32, len(want.Params)), make([]float32, len(want.Buffers))
-	if err := putTensors(tr.Schema(), params, buffers, tensors); err != nil || !same(params, want.Params) {
+	if err := weights.Put(tr.Schema(), params, buffers, tensors); err != nil || !same(params, want.Params) {
 		t.Errorf("model file: %v", err)
 	}
 	other := soloOf(whole)
@@ -110,7 +114,7 @@ func TestSoloKeepsTheBest(t *testing.T) {
 	if len(losses) != 3 || r.Best != least {
 		t.Fatalf("losses %v, best %v", losses, r.Best)
 	}
-	got, err := Measure(context.Background(), s.Config, r.Params, r.Buffers, SplitTest)
+	got, err := Measure(context.Background(), s.Config, r.Params, r.Buffers, data.Test)
 	if err != nil || got.Samples != 50 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -123,8 +127,8 @@ func TestSoloIsChecked(t *testing.T) {
 		"eval between":  func(s *Solo) { s.EvalEvery = 3 },
 		"save between":  func(s *Solo) { s.SaveEvery = 5 },
 		"best unjudged": func(s *Solo) { s.KeepBest, s.EvalEvery = true, 0 },
-		"start":         func(s *Solo) { s.Start = []Tensor{{"nothing", []int{1}, []float32{1}}} },
-		"start shape":   func(s *Solo) { s.Start = []Tensor{{"lnf.bias", []int{1}, []float32{1}}} },
+		"start":         func(s *Solo) { s.Start = []weights.Tensor{{Name: "nothing", Shape: []int{1}, Data: []float32{1}}} },
+		"start shape":   func(s *Solo) { s.Start = []weights.Tensor{{Name: "lnf.bias", Shape: []int{1}, Data: []float32{1}}} },
 		"schedule":      func(s *Solo) { s.Inner.Schedule.Warmup = 99 },
 		"decay":         func(s *Solo) { s.Inner.Schedule.Decay = "steep" },
 		"floor":         func(s *Solo) { s.Inner.Schedule.Floor = 2 },
@@ -278,5 +282,44 @@ func TestLeftovers(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(s.Dir, ".*"))
 	if err != nil || len(left) != 1 || filepath.Base(left[0]) != ".keep" {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestCheckpointIsWholeOrRefused changes each byte region of a checkpoint.
+func TestCheckpointIsWholeOrRefused(t *testing.T) {
+	dir := t.TempDir()
+	c := checkpoint{run: "r", position: 77, cpu: 1.25, best: math.Inf(1), state: State{Steps: 9, Params: []float32{1, 2, 3}, Buffers: nil, M1: []float32{4, 5, 6}, M2: []float32{7, 8, 9}}}
+	if got, err := loadCheckpoint(dir); got != nil || err != nil {
+		t.Fatalf("nothing: %v, %v", got, err)
+	}
+	if err := c.save(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := loadCheckpoint(dir)
+	if err != nil || got.digest() != c.digest() || got.state.Steps != 9 || got.position != 77 || got.best != math.Inf(1) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	path := filepath.Join(dir, CheckpointFile)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 8; at < len(whole); at++ {
+		b := bytes.Clone(whole)
+		b[at] ^= 4
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := loadCheckpoint(dir); err == nil && got.digest() != c.digest() {
+			t.Fatalf("byte %d of %d flipped: loaded as another", at, len(whole))
+		}
+	}
+	for n := range len(whole) {
+		if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loadCheckpoint(dir); !errors.Is(err, weights.ErrFile) {
+			t.Fatalf("cut to %d bytes: %v", n, err)
+		}
 	}
 }

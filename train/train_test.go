@@ -7,13 +7,15 @@ import (
 	"testing"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
 // small returns a gpt small enough for the plain Go reference.
 func small() Config {
 	c := Default("text")
-	c.Args = map[string]int64{"layers": 2, "dim": 16, "heads": 2, "context": 8}
+	c.Model = nets.Spec{Name: "gpt", Layers: 2, Dim: 16, Heads: 2, Context: 8}
 	c.Data = noise{"text", 8, 50}
 	c.Inner.Batch = 4
 	c.Seed = 7
@@ -140,7 +142,7 @@ type stopping struct {
 	reads  *int
 }
 
-func (s stopping) Batch(split string, idx []int, dst *Batch) error {
+func (s stopping) Batch(split string, idx []int, dst *data.Batch) error {
 	if *s.reads++; *s.reads == 2 {
 		s.cancel()
 	}
@@ -208,7 +210,7 @@ func TestEvalDisturbsNothing(t *testing.T) {
 	for i := range theta {
 		theta[i] *= 2
 	}
-	s, err := tr.Eval(context.Background(), theta, buffers, SplitTest, 20)
+	s, err := tr.Eval(context.Background(), theta, buffers, data.Test, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +226,7 @@ func TestEvalDisturbsNothing(t *testing.T) {
 	if _, err := tr.Eval(context.Background(), theta, buffers, "nowhere", 1); err == nil {
 		t.Error("unknown split evaluated")
 	}
-	if _, err := tr.Eval(context.Background(), theta[1:], buffers, SplitTest, 1); err == nil {
+	if _, err := tr.Eval(context.Background(), theta[1:], buffers, data.Test, 1); err == nil {
 		t.Error("wrong length evaluated")
 	}
 }
@@ -299,10 +301,10 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*Config){
-		"unknown model":     func(c *Config) { c.Model = "lstm" },
-		"unknown argument":  func(c *Config) { c.Args = map[string]int64{"width": 3} },
-		"heads":             func(c *Config) { c.Args = map[string]int64{"dim": 10, "heads": 3} },
-		"too deep":          func(c *Config) { c.Args = map[string]int64{"layers": 100} },
+		"unknown model":     func(c *Config) { c.Model.Name = "lstm" },
+		"another's size":    func(c *Config) { c.Model.Width = 3 },
+		"heads":             func(c *Config) { c.Model.Dim, c.Model.Heads = 10, 3 },
+		"too deep":          func(c *Config) { c.Model.Layers = 100 },
 		"no data":           func(c *Config) { c.Data = nil },
 		"images":            func(c *Config) { c.Data = noise{"image", 1, 9} },
 		"another context":   func(c *Config) { c.Data = noise{"text", 9, 9} },
@@ -324,34 +326,3 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 }
-
-func TestPermute(t *testing.T) {
-	for _, n := range []uint64{1, 2, 3, 5, 64, 100, 1000, 4097} {
-		for epoch := range uint64(3) {
-			seen := make([]bool, n)
-			fixed := 0
-			for p := range n {
-				q := Permute(9, epoch, n, p)
-				if q >= n || seen[q] {
-					t.Fatalf("n=%d epoch %d: %d goes to %d, outside or taken", n, epoch, p, q)
-				}
-				seen[q] = true
-				if p == q {
-					fixed++
-				}
-			}
-			if n >= 64 && fixed > 12 {
-				t.Errorf("n=%d epoch %d: %d fixed points", n, epoch, fixed)
-			}
-		}
-	}
-	if Permute(1, 0, 1<<40, 5) == Permute(2, 0, 1<<40, 5) || Permute(1, 0, 1<<40, 5) == Permute(1, 1, 1<<40, 5) {
-		t.Error("seed or epoch does not matter")
-	}
-	if got := Permute(1, 2, 60000, 3); got != permutePin {
-		t.Errorf("Permute(1, 2, 60000, 3) = %d, want %d: old runs deal other samples", got, permutePin)
-	}
-}
-
-// permutePin is Permute(1, 2, 60000, 3).
-const permutePin = 47536

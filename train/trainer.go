@@ -10,6 +10,8 @@ import (
 	"time"
 
 	ops "github.com/apiary-net/hived/tensorops"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -35,7 +37,7 @@ type Update struct {
 // Trainer makes local steps. It belongs to one goroutine.
 type Trainer struct {
 	cfg   Config
-	model Model
+	model nets.Model
 	dev   ops.Device
 	work  *bench // training plan and session
 	eval  *bench // nil until the first Eval
@@ -53,7 +55,7 @@ type bench struct {
 	plan  *ops.Plan
 	out   ops.Shape // of the model's output
 	sess  ops.Session
-	data  Batch
+	data  data.Batch
 	in    ops.Batch
 	idx   []int
 	keys  []int32 // the plan's input of keys, nil where it has none
@@ -64,7 +66,7 @@ func New(cfg Config) (*Trainer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("new trainer: %w", err)
 	}
-	m, err := NewModel(cfg.Model, cfg.Args)
+	m, err := nets.New(cfg.Model)
 	if err != nil {
 		return nil, fmt.Errorf("new trainer: %w", err)
 	}
@@ -116,7 +118,7 @@ func (t *Trainer) open(batch int, inference bool) (*bench, error) {
 }
 
 // bind makes the batch that the plan's inputs are read from.
-func (b *bench) bind(f Form) {
+func (b *bench) bind(f data.Form) {
 	if f.Kind == "text" {
 		b.data.Int = make([]int32, b.batch*f.Size())
 		b.in.Int = [][]int32{b.data.Int}
@@ -145,7 +147,7 @@ func (b *bench) bind(f Form) {
 
 // step runs the plan on samples idx, at most batch many, and returns the summed
 // loss. The rest of the batch is left out by its labels.
-func (b *bench) step(ctx context.Context, d Dataset, split string) (float64, error) {
+func (b *bench) step(ctx context.Context, d data.Set, split string) (float64, error) {
 	if len(b.idx) < b.batch {
 		clear(b.data.Float)
 		clear(b.data.Int)
@@ -153,7 +155,7 @@ func (b *bench) step(ctx context.Context, d Dataset, split string) (float64, err
 			b.data.Labels[i] = -1
 		}
 		for i := range b.data.Targets {
-			b.data.Targets[i] = notANumber
+			b.data.Targets[i] = data.Absent
 		}
 	}
 	clear(b.keys)
@@ -167,8 +169,6 @@ func (b *bench) step(ctx context.Context, d Dataset, split string) (float64, err
 	return b.sess.Step(ctx, b.in)
 }
 
-var notANumber = float32(math.NaN())
-
 // Peak returns the bytes that a training step takes, known before the first.
 func (t *Trainer) Peak() int64 {
 	return t.work.plan.Peak + t.work.plan.OptimizerBytes(t.cfg.Inner.optimizer())
@@ -176,7 +176,7 @@ func (t *Trainer) Peak() int64 {
 
 // Schema returns the tensors of the state in name order.
 func (t *Trainer) Schema() wire.Schema {
-	return schemaOf(t.work.plan)
+	return nets.SchemaOf(t.work.plan)
 }
 
 // Init returns the start values that the seed gives: the same bits on every
@@ -233,15 +233,15 @@ const keyStream = 0x6B657973
 
 // deal fills b.idx with the samples of the next positions.
 func (t *Trainer) deal(b *bench, c *cursor) int {
-	n := uint64(t.cfg.Data.Len(SplitTrain))
+	n := uint64(t.cfg.Data.Len(data.Train))
 	b.idx, b.data.Keys = b.idx[:0], b.data.Keys[:0]
 	for len(b.idx) < b.batch {
 		p, ok := c.next()
 		if !ok {
 			break
 		}
-		b.idx = append(b.idx, int(Permute(t.cfg.Seed, p/n, n, p%n)))
-		b.data.Keys = append(b.data.Keys, mix(mix(t.cfg.Seed+keyStream)+p))
+		b.idx = append(b.idx, int(data.Permute(t.cfg.Seed, p/n, n, p%n)))
+		b.data.Keys = append(b.data.Keys, data.Mix(data.Mix(t.cfg.Seed+keyStream)+p))
 	}
 	return len(b.idx)
 }
@@ -298,7 +298,7 @@ func (t *Trainer) step(ctx context.Context, c *cursor, scale float32) (used int,
 		if n == 0 {
 			break
 		}
-		loss, err := t.work.step(ctx, t.cfg.Data, SplitTrain)
+		loss, err := t.work.step(ctx, t.cfg.Data, data.Train)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -363,7 +363,7 @@ func (t *Trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32
 		if n == 0 {
 			break
 		}
-		loss, err := t.work.step(ctx, t.cfg.Data, SplitTrain)
+		loss, err := t.work.step(ctx, t.cfg.Data, data.Train)
 		if err != nil {
 			return 0, fmt.Errorf("compute gradient: %w", err)
 		}

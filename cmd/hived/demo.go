@@ -11,7 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/netsim/proc"
 )
 
@@ -22,7 +22,7 @@ func (a *app) demoCmd() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kill != "" {
 				if n, err := fmt.Sscanf(kill, "%d@%d", &cfg.Kill, &cfg.KillAt); n != 2 || err != nil || cfg.Kill < 1 {
-					return daemon.Fail(daemon.ExitUsage, nil, "--kill %q, want PEER@ROUND such as 2@5", kill)
+					return exit.Fail(exit.Usage, nil, "--kill %q, want PEER@ROUND such as 2@5", kill)
 				}
 			}
 			exe, err := os.Executable()

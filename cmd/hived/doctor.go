@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -49,10 +50,10 @@ func verdictOf(checks []daemon.Check) error {
 		}
 	}
 	if failed > 0 {
-		return daemon.Fail(daemon.ExitFailed, nil, "%d checks failed, %d warn", failed, warned)
+		return exit.Fail(exit.Failed, nil, "%d checks failed, %d warn", failed, warned)
 	}
 	if warned > 0 {
-		return daemon.Fail(daemon.ExitDegraded, nil, "%d checks warn", warned)
+		return exit.Fail(exit.Degraded, nil, "%d checks warn", warned)
 	}
 	return nil
 }

@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/apiary-net/hived/daemon"
-	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/daemon/exit"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // generated is what `hived generate --json` prints.
@@ -47,16 +48,16 @@ the names of Hugging Face (Llama, GPT-2), or the folder or file of a training.`,
 
 func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 	if f.tokens < 1 || f.temperature < 0 || f.topK < 0 || (f.ids != "") == (f.prompt != "") {
-		return daemon.Fail(daemon.ExitUsage, nil, "--tokens %d, --temperature %v, --top-k %d: want at least 1, 0 and 0, and one of --prompt and --ids", f.tokens, f.temperature, f.topK)
+		return exit.Fail(exit.Usage, nil, "--tokens %d, --temperature %v, --top-k %d: want at least 1, 0 and 0, and one of --prompt and --ids", f.tokens, f.temperature, f.topK)
 	}
 	if p := filepath.Join(model, "tokenizer.json"); f.tokenizer == "" {
 		if _, err := os.Stat(p); err == nil {
 			f.tokenizer = p
 		}
 	}
-	g, err := train.OpenGenerator(model, f.tokenizer)
+	g, err := nets.OpenGenerator(model, f.tokenizer)
 	if err != nil {
-		return daemon.Fail(daemon.ExitFailed, err, "open model %s", model)
+		return exit.Fail(exit.Failed, err, "open model %s", model)
 	}
 	ids, err := f.start(g)
 	if err != nil {
@@ -69,7 +70,7 @@ func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 	for at := 0; at < len(ids) && c.Context().Err() == nil; at++ {
 		scores, err := g.Next(ids[at])
 		if err != nil {
-			return daemon.Fail(daemon.ExitFailed, err, "generate token %d", at)
+			return exit.Fail(exit.Failed, err, "generate token %d", at)
 		}
 		if at < len(ids)-1 || len(ids) >= f.most(g) {
 			continue
@@ -79,7 +80,7 @@ func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 		if stream {
 			text, err := g.Decode(ids[len(ids)-1:])
 			if err != nil {
-				return daemon.Fail(daemon.ExitFailed, err, "generate token %d", at)
+				return exit.Fail(exit.Failed, err, "generate token %d", at)
 			}
 			fmt.Fprint(out, text)
 		}
@@ -88,32 +89,32 @@ func (a *app) generate(c *cobra.Command, model string, f *generateFlags) error {
 }
 
 // most is the number of tokens, prompt included.
-func (f *generateFlags) most(g *train.Generator) int { return min(g.Context(), f.tokens+f.given) }
+func (f *generateFlags) most(g *nets.Generator) int { return min(g.Context(), f.tokens+f.given) }
 
 // start reads the prompt.
-func (f *generateFlags) start(g *train.Generator) (ids []int32, err error) {
+func (f *generateFlags) start(g *nets.Generator) (ids []int32, err error) {
 	if f.prompt != "" {
 		ids, err = g.Encode(f.prompt)
 		if err != nil {
-			return nil, daemon.Fail(daemon.ExitUsage, err, "read the prompt; --ids takes numbers")
+			return nil, exit.Fail(exit.Usage, err, "read the prompt; --ids takes numbers")
 		}
 	} else {
 		for _, s := range strings.Split(f.ids, ",") {
 			n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
 			if err != nil || n < 0 || int(n) >= g.Vocab() {
-				return nil, daemon.Fail(daemon.ExitUsage, nil, "--ids: %q is no token from 0 to %d", s, g.Vocab()-1)
+				return nil, exit.Fail(exit.Usage, nil, "--ids: %q is no token from 0 to %d", s, g.Vocab()-1)
 			}
 			ids = append(ids, int32(n))
 		}
 	}
 	if len(ids) >= g.Context() {
-		return nil, daemon.Fail(daemon.ExitUsage, nil, "the prompt has %d tokens, the model's context %d", len(ids), g.Context())
+		return nil, exit.Fail(exit.Usage, nil, "the prompt has %d tokens, the model's context %d", len(ids), g.Context())
 	}
 	f.given = len(ids)
 	return ids, nil
 }
 
-func (a *app) printGenerated(c *cobra.Command, g *train.Generator, ids []int32, streamed bool) error {
+func (a *app) printGenerated(c *cobra.Command, g *nets.Generator, ids []int32, streamed bool) error {
 	text, err := g.Decode(ids)
 	if err != nil {
 		text = ""
@@ -133,10 +134,10 @@ func (a *app) printGenerated(c *cobra.Command, g *train.Generator, ids []int32, 
 func hfCmd() *cobra.Command {
 	return &cobra.Command{Use: "hf MODEL DIR", Short: "Write a gpt under the names of Hugging Face, adapters added in", Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := train.ExportHF(args[0], args[1]); err != nil {
-				return daemon.Fail(daemon.ExitFailed, err, "export %s", args[0])
+			if err := nets.ExportHF(args[0], args[1]); err != nil {
+				return exit.Fail(exit.Failed, err, "export %s", args[0])
 			}
-			fmt.Fprintf(c.OutOrStdout(), "wrote config.json and %s to %s\n", train.ModelFile, args[1])
+			fmt.Fprintf(c.OutOrStdout(), "wrote config.json and %s to %s\n", weights.ModelFile, args[1])
 			return nil
 		}}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -28,7 +29,7 @@ func run(args []string) int {
 	err := root.ExecuteContext(ctx)
 	var sig signalled
 	if errors.As(context.Cause(ctx), &sig) { // whatever failed, this is why
-		if daemon.CodeOf(err) == sig.code() { // and this is what was saved
+		if exit.CodeOf(err) == sig.code() { // and this is what was saved
 			fmt.Fprintf(os.Stderr, "hived: %v\n", err)
 		}
 		return int(sig.code())
@@ -37,7 +38,7 @@ func run(args []string) int {
 		return 0
 	}
 	fmt.Fprintf(os.Stderr, "hived: %v\n", err)
-	return int(daemon.CodeOf(err))
+	return int(exit.CodeOf(err))
 }
 
 // signalled is why a context was cancelled.
@@ -45,11 +46,11 @@ type signalled struct{ s os.Signal }
 
 func (s signalled) Error() string { return "received " + s.s.String() }
 
-func (s signalled) code() daemon.ExitCode {
+func (s signalled) code() exit.Code {
 	if s.s == syscall.SIGTERM {
-		return daemon.ExitTerminated
+		return exit.Terminated
 	}
-	return daemon.ExitInterrupted
+	return exit.Interrupted
 }
 
 // catchSignals cancels on the first signal and ends the process on the second.
@@ -95,7 +96,7 @@ On two hosts:  hived init && hived daemon   (first host, prints its address)
 	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error")
 	f.StringVar(&a.logForm, "log-format", "", "auto, text or json")
 	f.Float64Var(&a.timeout, "timeout", 60, "seconds to wait at most")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return daemon.Fail(daemon.ExitUsage, err, "wrong flag") })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Fail(exit.Usage, err, "wrong flag") })
 	root.AddCommand(a.initCmd(), a.daemonCmd(), a.joinCmd(), a.statusCmd(), a.peersCmd(), a.idCmd(), a.runCmd(), a.demoCmd(),
 		a.modelCmd(), a.ledgerCmd(), a.shardCmd(), a.trainCmd(), a.generateCmd(), a.netsimCmd(), a.doctorCmd(), a.versionCmd(), helpTopic())
 	root.Args = cobra.ArbitraryArgs // usageErrors refuses them with a hint and code 2
@@ -115,13 +116,13 @@ func usageErrors(c *cobra.Command) {
 			if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 				hint = "; did you mean " + strings.Join(s, " or ") + "?"
 			}
-			return daemon.Fail(daemon.ExitUsage, nil, "unknown command %q for %q%s", args[0], c.CommandPath(), hint)
+			return exit.Fail(exit.Usage, nil, "unknown command %q for %q%s", args[0], c.CommandPath(), hint)
 		}
 	}
 	if args := c.Args; args != nil {
 		c.Args = func(c *cobra.Command, a []string) error {
 			if err := args(c, a); err != nil {
-				return daemon.Fail(daemon.ExitUsage, err, "%s", c.CommandPath())
+				return exit.Fail(exit.Usage, err, "%s", c.CommandPath())
 			}
 			return nil
 		}
@@ -153,7 +154,7 @@ func (a *app) versionCmd() *cobra.Command {
 func helpTopic() *cobra.Command {
 	var b strings.Builder
 	b.WriteString("Exit codes:\n")
-	for _, e := range daemon.ExitCodes {
+	for _, e := range exit.Codes {
 		fmt.Fprintf(&b, "  %-4d %s\n", e.Code, e.Meaning)
 	}
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: b.String()}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/netsim"
 	"github.com/apiary-net/hived/netsim/proc"
 )
@@ -53,7 +53,7 @@ func (a *app) netsimScenarios() *cobra.Command {
 func builtin(name string) (*netsim.Scenario, error) {
 	b, err := netsim.ScenarioText(name)
 	if err != nil {
-		return nil, daemon.Fail(daemon.ExitUsage, err, "show scenario")
+		return nil, exit.Fail(exit.Usage, err, "show scenario")
 	}
 	return netsim.ParseScenario(name+".toml", b)
 }
@@ -62,7 +62,7 @@ func (a *app) netsimShow() *cobra.Command {
 	return &cobra.Command{Use: "show NAME", Short: "Print a built-in scenario's file, to be changed and run", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		b, err := netsim.ScenarioText(args[0])
 		if err != nil {
-			return daemon.Fail(daemon.ExitUsage, err, "show scenario")
+			return exit.Fail(exit.Usage, err, "show scenario")
 		}
 		_, err = c.OutOrStdout().Write(b)
 		return err
@@ -117,14 +117,14 @@ func (f *netsimFlags) sweep(c *cobra.Command, arg string) (cfg netsim.SweepConfi
 	cfg = netsim.SweepConfig{File: arg, Set: f.set, Jobs: f.jobs, Dir: f.out, Force: f.force}
 	if strings.ContainsAny(arg, "./\\") {
 		if cfg.Text, err = readSettings(arg); err != nil {
-			return cfg, nil, daemon.Fail(daemon.ExitConfig, err, "read scenario (hived netsim show NAME > FILE makes one)")
+			return cfg, nil, exit.Fail(exit.Config, err, "read scenario (hived netsim show NAME > FILE makes one)")
 		}
 	} else {
 		cfg.File = arg + ".toml"
 		cfg.Text, err = netsim.ScenarioText(arg)
 	}
 	if err != nil {
-		return cfg, nil, daemon.Fail(daemon.ExitUsage, err, "run scenario")
+		return cfg, nil, exit.Fail(exit.Usage, err, "run scenario")
 	}
 	if f.peers > 0 {
 		cfg.Set = append(cfg.Set, fmt.Sprintf("swarm.peers=%d", f.peers))
@@ -134,8 +134,8 @@ func (f *netsimFlags) sweep(c *cobra.Command, arg string) (cfg netsim.SweepConfi
 	}
 	s, err = netsim.ParseScenario(cfg.File, cfg.Text, cfg.Set...)
 	if err != nil {
-		if daemon.CodeOf(err) == daemon.ExitFailed {
-			err = daemon.Fail(daemon.ExitConfig, err, "scenario")
+		if exit.CodeOf(err) == exit.Failed {
+			err = exit.Fail(exit.Config, err, "scenario")
 		}
 		return cfg, nil, err
 	}
@@ -143,7 +143,7 @@ func (f *netsimFlags) sweep(c *cobra.Command, arg string) (cfg netsim.SweepConfi
 		return cfg, nil, err
 	}
 	if f.jobs < 1 || f.runs < 0 || f.jobs > 1 && f.tier == netsim.TierProc {
-		return cfg, nil, daemon.Fail(daemon.ExitUsage, nil, "--jobs %d and --runs %d in the tier %s", f.jobs, f.runs, f.tier)
+		return cfg, nil, exit.Fail(exit.Usage, nil, "--jobs %d and --runs %d in the tier %s", f.jobs, f.runs, f.tier)
 	}
 	if f.tier == netsim.TierProc {
 		exe, err := os.Executable()
@@ -159,11 +159,11 @@ func (f *netsimFlags) sweep(c *cobra.Command, arg string) (cfg netsim.SweepConfi
 	last := first + uint64(max(1, f.runs)) - 1
 	if f.seeds != "" {
 		if n, err := fmt.Sscanf(f.seeds, "%d..%d", &first, &last); n != 2 || err != nil || last < first {
-			return cfg, nil, daemon.Fail(daemon.ExitUsage, nil, "--seeds %q, want FROM..TO such as 1..20", f.seeds)
+			return cfg, nil, exit.Fail(exit.Usage, nil, "--seeds %q, want FROM..TO such as 1..20", f.seeds)
 		}
 	}
 	if last-first >= 1_000_000 {
-		return cfg, nil, daemon.Fail(daemon.ExitUsage, nil, "%d seeds at once, the limit is a million", last-first+1)
+		return cfg, nil, exit.Fail(exit.Usage, nil, "%d seeds at once, the limit is a million", last-first+1)
 	}
 	for seed := first; seed <= last; seed++ {
 		cfg.Seeds = append(cfg.Seeds, seed)
@@ -178,7 +178,7 @@ const processBytes = 96 << 20
 // tests.
 func printNetCommand(c *cobra.Command, arg string, cfg netsim.SweepConfig, s *netsim.Scenario) error {
 	if len(cfg.Set) > 0 || len(cfg.Seeds) > 1 || cfg.Seeds[0] != s.Swarm.Seed || cfg.Dir != "" {
-		return daemon.Fail(daemon.ExitUsage, nil, "the tier net takes a scenario as its file says it: no --set, --peers, --rounds, seeds or -o")
+		return exit.Fail(exit.Usage, nil, "the tier net takes a scenario as its file says it: no --set, --peers, --rounds, seeds or -o")
 	}
 	if strings.ContainsAny(arg, "./\\") {
 		abs, err := filepath.Abs(arg)
@@ -205,7 +205,7 @@ func fits(c *cobra.Command, s *netsim.Scenario, tier string, jobs int) error {
 	}
 	fmt.Fprintf(c.ErrOrStderr(), "estimate: %d peers, about %d MB of memory (%d MB free); %s\n", n, need>>20, free>>20, what)
 	if need > free {
-		return daemon.Fail(daemon.ExitResource, nil, "about %d MB of memory are needed, %d MB are free: take fewer peers, a smaller model.params or fewer --jobs", need>>20, free>>20)
+		return exit.Fail(exit.Resource, nil, "about %d MB of memory are needed, %d MB are free: take fewer peers, a smaller model.params or fewer --jobs", need>>20, free>>20)
 	}
 	if n > 64 { // large swarms make much garbage in a round; long runs of small ones keep much
 		debug.SetGCPercent(300)
@@ -253,10 +253,10 @@ func showProgress(c *cobra.Command, cfg *netsim.SweepConfig) {
 func (a *app) runFailed(err error, cfg netsim.SweepConfig) error {
 	var by signalled
 	switch stopped := errors.As(err, &by); {
-	case !stopped && (cfg.Dir == "" || len(cfg.Seeds) == 1 || daemon.CodeOf(err) == daemon.ExitUsage):
+	case !stopped && (cfg.Dir == "" || len(cfg.Seeds) == 1 || exit.CodeOf(err) == exit.Usage):
 		return err
 	case !stopped:
-		return daemon.Fail(daemon.CodeOf(err), err, "netsim stopped with %d of %d seeds in %s; the same command goes on where it was", cfg.Saved(), len(cfg.Seeds), cfg.Dir)
+		return exit.Fail(exit.CodeOf(err), err, "netsim stopped with %d of %d seeds in %s; the same command goes on where it was", cfg.Saved(), len(cfg.Seeds), cfg.Dir)
 	case cfg.Dir == "":
 		return a.stopped(by, "nothing was saved, as no -o DIR was given; run it again with -o DIR:")
 	case len(cfg.Seeds) == 1:
@@ -267,7 +267,7 @@ func (a *app) runFailed(err error, cfg netsim.SweepConfig) error {
 
 // stopped is what a signal ended, with the command that was given.
 func (a *app) stopped(by signalled, format string, args ...any) error {
-	return daemon.Fail(by.code(), nil, "%v: netsim stopped; %s\n  %s", by, fmt.Sprintf(format, args...), a.commandLine())
+	return exit.Fail(by.code(), nil, "%v: netsim stopped; %s\n  %s", by, fmt.Sprintf(format, args...), a.commandLine())
 }
 
 func (a *app) printResults(c *cobra.Command, rs []*netsim.Result, cfg netsim.SweepConfig) error {
@@ -298,9 +298,9 @@ func (a *app) printResults(c *cobra.Command, rs []*netsim.Result, cfg netsim.Swe
 func netsimFailure(r *netsim.Result) error {
 	again := fmt.Sprintf("seed %d, commit %s", r.Seed, r.Commit)
 	if v := r.Violates; v != nil {
-		return daemon.Fail(daemon.ExitIntegrity, v, "a checker found a violation (%s); the last events are in the result, -o DIR keeps all of them", again)
+		return exit.Fail(exit.Integrity, v, "a checker found a violation (%s); the last events are in the result, -o DIR keeps all of them", again)
 	}
-	return daemon.Fail(daemon.ExitDegraded, errors.New(r.Failure), "scenario %s did not keep its promise (%s)", r.Scenario, again)
+	return exit.Fail(exit.Degraded, errors.New(r.Failure), "scenario %s did not keep its promise (%s)", r.Scenario, again)
 }
 
 func printResult(w io.Writer, r *netsim.Result) {
@@ -321,10 +321,10 @@ func (a *app) netsimReport() *cobra.Command {
 	return &cobra.Command{Use: "report DIR", Short: "Write report.html of an output directory again", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		r, err := netsim.ReadResult(args[0])
 		if err != nil {
-			return daemon.Fail(daemon.ExitUsage, err, "report")
+			return exit.Fail(exit.Usage, err, "report")
 		}
 		if err := netsim.WriteReport(args[0], r); err != nil {
-			return daemon.Fail(daemon.ExitFailed, err, "report")
+			return exit.Fail(exit.Failed, err, "report")
 		}
 		fmt.Fprintln(c.OutOrStdout(), filepath.Join(args[0], netsim.ReportFile))
 		return nil
@@ -337,7 +337,7 @@ func (a *app) netsimCompare() *cobra.Command {
 		for _, dir := range args {
 			r, err := netsim.ReadResult(dir)
 			if err != nil {
-				return daemon.Fail(daemon.ExitUsage, err, "compare")
+				return exit.Fail(exit.Usage, err, "compare")
 			}
 			rs = append(rs, r)
 		}
@@ -387,7 +387,7 @@ func (a *app) netsimReplay() *cobra.Command {
 			return nil
 		})
 		if err != nil {
-			return daemon.Fail(daemon.ExitUsage, err, "replay")
+			return exit.Fail(exit.Usage, err, "replay")
 		}
 		return nil
 	}}
@@ -418,7 +418,7 @@ func (a *app) netsimKillAnything() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg.Line = func(s string) { fmt.Fprintln(c.ErrOrStderr(), s) }
 			if err := cfg.Validate(); err != nil {
-				return daemon.Fail(daemon.ExitUsage, err, "wrong flag")
+				return exit.Fail(exit.Usage, err, "wrong flag")
 			}
 			t, err := netsim.KillAnything(c.Context(), cfg)
 			if by := (signalled{}); errors.As(err, &by) {
@@ -436,7 +436,7 @@ func (a *app) netsimKillAnything() *cobra.Command {
 				_, err = fmt.Fprint(c.OutOrStdout(), t.Markdown())
 			}
 			if f := t.Failed(); err == nil && f != "" {
-				err = daemon.Fail(daemon.ExitDegraded, errors.New(f), "kill anything")
+				err = exit.Fail(exit.Degraded, errors.New(f), "kill anything")
 			}
 			return err
 		}}

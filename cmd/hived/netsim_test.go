@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/netsim"
 )
 
@@ -24,15 +24,15 @@ func TestNetsimRefusals(t *testing.T) {
 	if err := os.WriteFile(garbage, []byte("\x00\xff\xfe{{{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for arg, want := range map[string]daemon.ExitCode{
-		pipe: daemon.ExitConfig, dir: daemon.ExitConfig, garbage: daemon.ExitConfig, filepath.Join(dir, "missing.toml"): daemon.ExitConfig, "/dev/zero": daemon.ExitConfig, "nosuch": daemon.ExitUsage,
+	for arg, want := range map[string]exit.Code{
+		pipe: exit.Config, dir: exit.Config, garbage: exit.Config, filepath.Join(dir, "missing.toml"): exit.Config, "/dev/zero": exit.Config, "nosuch": exit.Usage,
 	} {
-		if got := daemon.ExitCode(run([]string{"netsim", "run", arg})); got != want {
+		if got := exit.Code(run([]string{"netsim", "run", arg})); got != want {
 			t.Errorf("netsim run %s exits with %d, want %d", arg, got, want)
 		}
 	}
 	for _, args := range [][]string{{"--seeds", "5"}, {"--jobs", "0"}, {"--sed", "3"}} {
-		if got := daemon.ExitCode(run(append([]string{"netsim", "run", "baseline"}, args...))); got != daemon.ExitUsage {
+		if got := exit.Code(run(append([]string{"netsim", "run", "baseline"}, args...))); got != exit.Usage {
 			t.Errorf("netsim run baseline %v exits with %d", args, got)
 		}
 	}
@@ -57,7 +57,7 @@ func TestNetsimInterrupted(t *testing.T) {
 		{netsim.SweepConfig{Seeds: []uint64{1, 2, 3}, Dir: dir}, "2 of 3 seeds are saved in " + dir + "; go on with" + again},
 	} {
 		err := a.runFailed(fmt.Errorf("seed 1: %w", signalled{os.Interrupt}), c.cfg)
-		if daemon.CodeOf(err) != daemon.ExitInterrupted || !strings.Contains(err.Error(), c.want) || !strings.HasSuffix(err.Error(), again) {
+		if exit.CodeOf(err) != exit.Interrupted || !strings.Contains(err.Error(), c.want) || !strings.HasSuffix(err.Error(), again) {
 			t.Errorf("%v, want %q and the command", err, c.want)
 		}
 	}
@@ -71,13 +71,13 @@ func TestNetsimTiers(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args string
-		want daemon.ExitCode
+		want exit.Code
 	}{
-		{"--tier net", daemon.ExitOK}, {"--tier net --peers 5", daemon.ExitUsage}, {"--tier net --seeds 1..2", daemon.ExitUsage},
-		{"--tier proc", daemon.ExitConfig}, {"--tier event", daemon.ExitConfig}, {"", daemon.ExitConfig}, {"--tier moon", daemon.ExitUsage},
-		{"--tier proc --set tiers=[\"proc\"] --jobs 2", daemon.ExitUsage},
+		{"--tier net", exit.OK}, {"--tier net --peers 5", exit.Usage}, {"--tier net --seeds 1..2", exit.Usage},
+		{"--tier proc", exit.Config}, {"--tier event", exit.Config}, {"", exit.Config}, {"--tier moon", exit.Usage},
+		{"--tier proc --set tiers=[\"proc\"] --jobs 2", exit.Usage},
 	} {
-		if got := daemon.ExitCode(run(append([]string{"netsim", "run", file}, strings.Fields(c.args)...))); got != c.want {
+		if got := exit.Code(run(append([]string{"netsim", "run", file}, strings.Fields(c.args)...))); got != c.want {
 			t.Errorf("netsim run FILE %s exits with %d, want %d", c.args, got, c.want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestNetsimRun(t *testing.T) {
 			t.Errorf("netsim %v exits with %d", args, code)
 		}
 	}
-	if code := run([]string{"netsim", "compare", a, dir}); daemon.ExitCode(code) != daemon.ExitUsage {
+	if code := run([]string{"netsim", "compare", a, dir}); exit.Code(code) != exit.Usage {
 		t.Errorf("a folder without a result is compared: exit %d", code)
 	}
 }

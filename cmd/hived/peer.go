@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // limit is the context of one command.
@@ -45,7 +46,7 @@ func (a *app) initCmd() *cobra.Command {
 				cfg.Node.Name, _ = os.Hostname()
 			}
 			if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-				return daemon.Fail(daemon.ExitResource, err, "make data directory")
+				return exit.Fail(exit.Resource, err, "make data directory")
 			}
 			key, err := daemon.LoadIdentity(cfg.DataDir)
 			made := "Kept the identity"
@@ -66,7 +67,7 @@ func (a *app) initCmd() *cobra.Command {
 					err = renameio.WriteFile(path, b, 0o600)
 				}
 				if err != nil {
-					return daemon.Fail(daemon.ExitResource, err, "write configuration")
+					return exit.Fail(exit.Resource, err, "write configuration")
 				}
 				fmt.Fprintln(c.ErrOrStderr(), "Wrote", path)
 			}
@@ -177,7 +178,7 @@ func (a *app) statusCmd() *cobra.Command {
 				err = printStatus(c, s)
 			}
 			if err == nil && exitCode && (!s.Ready || len(s.Reasons) > 0) {
-				return daemon.Fail(daemon.ExitDegraded, nil, "degraded: %s", strings.Join(s.Reasons, "; "))
+				return exit.Fail(exit.Degraded, nil, "degraded: %s", strings.Join(s.Reasons, "; "))
 			}
 			return err
 		}}
@@ -221,7 +222,7 @@ func (a *app) idCmd() *cobra.Command {
 	return &cobra.Command{Use: "id", Short: "Print the peer's id", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		k, err := daemon.LoadIdentity(a.home())
 		if errors.Is(err, fs.ErrNotExist) {
-			return daemon.Fail(daemon.ExitFailed, nil, "no identity in %s; make one with hived init", a.home())
+			return exit.Fail(exit.Failed, nil, "no identity in %s; make one with hived init", a.home())
 		}
 		if err != nil {
 			return err

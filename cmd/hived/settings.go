@@ -13,6 +13,7 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // configPath is the configuration file: --config, else beside the data where
@@ -67,7 +68,7 @@ func (a *app) load(must bool) (daemon.Config, error) {
 			return c, err
 		}
 	case must || !errors.Is(err, fs.ErrNotExist):
-		return c, daemon.Fail(daemon.ExitConfig, err, "read configuration")
+		return c, exit.Fail(exit.Config, err, "read configuration")
 	}
 	if err := daemon.ApplyEnv(&c, os.Environ()); err != nil {
 		return c, err
@@ -107,7 +108,7 @@ func (a *app) client() (*daemon.Client, error) {
 func logger(c daemon.LogConfig) (*slog.Logger, error) {
 	level, err := daemon.ParseLevel(c.Level)
 	if err != nil {
-		return nil, daemon.Fail(daemon.ExitConfig, err, "log level")
+		return nil, exit.Fail(exit.Config, err, "log level")
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" || c.Format == "auto" && !isatty.IsTerminal(os.Stderr.Fd()) {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 func (a *app) shardCmd() *cobra.Command {
@@ -43,7 +44,7 @@ func (a *app) shards(c *cobra.Command, run, query string) error {
 		err = printShards(c, m)
 	}
 	if err == nil && bad > 0 {
-		return daemon.Fail(daemon.ExitDegraded, nil, "%d blocks are missing or corrupt; a stripe is lost when more than its parity is", bad)
+		return exit.Fail(exit.Degraded, nil, "%d blocks are missing or corrupt; a stripe is lost when more than its parity is", bad)
 	}
 	return err
 }

@@ -14,9 +14,11 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/tensorops"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // trainReport is what `hived train --json` prints.
@@ -77,9 +79,9 @@ func (f trainFlags) load(c *cobra.Command, args []string) (r train.RunFile, base
 	if len(args) == 1 {
 		b, err := readSettings(args[0])
 		if err != nil {
-			return r, "", daemon.Fail(daemon.ExitConfig, err, "read run file")
+			return r, "", exit.Fail(exit.Config, err, "read run file")
 		}
-		if err := daemon.DecodeFile(args[0], b, &r); err != nil {
+		if err := exit.DecodeFile(args[0], b, &r); err != nil {
 			return r, "", err
 		}
 		base = filepath.Dir(args[0])
@@ -89,12 +91,12 @@ func (f trainFlags) load(c *cobra.Command, args []string) (r train.RunFile, base
 	} else {
 		var ok bool
 		if r, ok = train.TaskFile(f.task); !ok {
-			return r, "", daemon.Fail(daemon.ExitUsage, nil, "task %q, want mnist or text, or name a run file", f.task)
+			return r, "", exit.Fail(exit.Usage, nil, "task %q, want mnist or text, or name a run file", f.task)
 		}
 		r.Data.Path = os.Getenv("HIVED_DATA")
 	}
 	for _, kv := range f.set {
-		if err := daemon.DecodeSet(kv, &r); err != nil {
+		if err := exit.DecodeSet(kv, &r); err != nil {
 			return r, "", err
 		}
 	}
@@ -121,15 +123,15 @@ func (f trainFlags) load(c *cobra.Command, args []string) (r train.RunFile, base
 func (a *app) train(c *cobra.Command, r train.RunFile, base string, f trainFlags) error {
 	t, err := r.Open(base)
 	if err != nil {
-		code := daemon.ExitConfig
-		if errors.Is(err, train.ErrData) {
-			code = daemon.ExitFailed
+		code := exit.Config
+		if errors.Is(err, weights.ErrFile) {
+			code = exit.Failed
 		}
-		return daemon.Fail(code, err, "run %q not started", r.Name)
+		return exit.Fail(code, err, "run %q not started", r.Name)
 	}
 	if f.fresh && t.Dir != "" {
 		if err := os.Remove(filepath.Join(t.Dir, train.CheckpointFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return daemon.Fail(daemon.ExitResource, err, "delete the old checkpoint")
+			return exit.Fail(exit.Resource, err, "delete the old checkpoint")
 		}
 	}
 	began := time.Now()
@@ -138,14 +140,14 @@ func (a *app) train(c *cobra.Command, r train.RunFile, base string, f trainFlags
 	done()
 	switch {
 	case errors.Is(err, train.ErrOther):
-		return daemon.Fail(daemon.ExitConfig, err, "run %q not started; give another --out, or --fresh to throw that training away", r.Name)
+		return exit.Fail(exit.Config, err, "run %q not started; give another --out, or --fresh to throw that training away", r.Name)
 	case errors.Is(err, tensorops.ErrMemory):
-		return daemon.Fail(daemon.ExitResource, err, "run %q not started; a smaller optimizer.batch needs less", r.Name)
+		return exit.Fail(exit.Resource, err, "run %q not started; a smaller optimizer.batch needs less", r.Name)
 	case err != nil && context.Cause(c.Context()) != nil && t.Dir != "":
 		fmt.Fprintf(c.ErrOrStderr(), "stopped; the same command goes on from the checkpoint in %s\n", t.Dir)
 		return err
 	case err != nil:
-		return daemon.Fail(daemon.ExitFailed, err, "run %q", r.Name)
+		return exit.Fail(exit.Failed, err, "run %q", r.Name)
 	}
 	return a.trainReport(c, r, t, res, time.Since(began))
 }
@@ -154,12 +156,12 @@ func (a *app) train(c *cobra.Command, r train.RunFile, base string, f trainFlags
 func (a *app) trainReport(c *cobra.Command, r train.RunFile, t *train.Training, res train.Result, took time.Duration) error {
 	m, err := train.Measure(c.Context(), t.Config, res.Params, res.Buffers, t.Final)
 	if err != nil {
-		return daemon.Fail(daemon.ExitFailed, err, "evaluate %q", r.Name)
+		return exit.Fail(exit.Failed, err, "evaluate %q", r.Name)
 	}
 	if err := m.KeepCalibration(t.Data, t.Final, t.Dir); err != nil {
-		return daemon.Fail(daemon.ExitFailed, err, "keep the calibration of %q", r.Name)
+		return exit.Fail(exit.Failed, err, "keep the calibration of %q", r.Name)
 	}
-	rep := trainReport{Schema: "hived.train/v1", Name: r.Name, Model: t.Model, Steps: res.Steps, Resumed: res.Resumed, Split: t.Final, Samples: m.Samples,
+	rep := trainReport{Schema: "hived.train/v1", Name: r.Name, Model: t.Model.Name, Steps: res.Steps, Resumed: res.Resumed, Split: t.Final, Samples: m.Samples,
 		Loss: m.Loss, Measures: m.Measures, CPU: res.CPU, Seconds: took.Seconds(), Dir: t.Dir}
 	if t.Data.Form().Classes > 0 {
 		rep.Accuracy = &m.Accuracy
@@ -177,7 +179,7 @@ func (a *app) trainReport(c *cobra.Command, r train.RunFile, t *train.Training, 
 		fmt.Fprintln(out, l)
 	}
 	if t.Dir != "" {
-		fmt.Fprintf(out, "model in %s\n", filepath.Join(t.Dir, train.ModelFile))
+		fmt.Fprintf(out, "model in %s\n", filepath.Join(t.Dir, weights.ModelFile))
 	}
 	return nil
 }
@@ -201,8 +203,8 @@ func (a *app) trainOutput(c *cobra.Command, t *train.Training) (done func()) {
 			p.Wait()
 		}
 	}
-	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model, t.Data.Len(train.SplitTrain), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
-	if n, ok := t.Data.(train.Noter); ok {
+	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model.Name, t.Data.Len(data.Train), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
+	if n, ok := t.Data.(data.Noter); ok {
 		for _, s := range n.Notes() {
 			line(s)
 		}

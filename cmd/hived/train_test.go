@@ -15,8 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/train/weights"
 )
 
 // runFile writes a text and a run file that trains on it, and returns its path.
@@ -102,11 +105,11 @@ func TestTrainSurvivesKills(t *testing.T) {
 		cancel()
 	}
 	t.Logf("%d kills", kills)
-	a, err := os.ReadFile(filepath.Join(dir, "whole", train.ModelFile))
+	a, err := os.ReadFile(filepath.Join(dir, "whole", weights.ModelFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "killed", train.ModelFile))
+	b, err := os.ReadFile(filepath.Join(dir, "killed", weights.ModelFile))
 	if err != nil || !bytes.Equal(a, b) {
 		t.Errorf("%d and %d bytes, equal: %v, %v", len(a), len(b), bytes.Equal(a, b), err)
 	}
@@ -127,13 +130,13 @@ func TestTrainJSON(t *testing.T) {
 	if rep.Schema != "hived.train/v1" || rep.Model != "gpt" || rep.Steps != 20 || rep.Split != "valid" || rep.Accuracy == nil || !(rep.Loss > 1 && rep.Loss < 6) {
 		t.Errorf("%+v", rep)
 	}
-	if r := hived(t, nil, "train", file, "--seed", "4"); r.code != int(daemon.ExitConfig) || !strings.Contains(r.err, "--fresh") {
+	if r := hived(t, nil, "train", file, "--seed", "4"); r.code != int(exit.Config) || !strings.Contains(r.err, "--fresh") {
 		t.Errorf("another seed in the same folder: %+v", r)
 	}
 	if r := hived(t, nil, "train", file, "--seed", "4", "--fresh"); r.code != 0 {
 		t.Errorf("fresh: %+v", r)
 	}
-	if r := hived(t, nil, "train", file, "--set", "max_bytes=1000", "--fresh"); r.code != int(daemon.ExitResource) || !strings.Contains(r.err, "1000 allowed") {
+	if r := hived(t, nil, "train", file, "--set", "max_bytes=1000", "--fresh"); r.code != int(exit.Resource) || !strings.Contains(r.err, "1000 allowed") {
 		t.Errorf("too little memory: %+v", r)
 	}
 }
@@ -171,12 +174,12 @@ func TestRunFileTypos(t *testing.T) {
 				continue
 			}
 			var r train.RunFile
-			err := daemon.DecodeFile("x.toml", []byte(head+"\n"+wrong+" = 1\n"), &r)
+			err := exit.DecodeFile("x.toml", []byte(head+"\n"+wrong+" = 1\n"), &r)
 			want := key
 			if head != "" {
 				want = strings.Trim(head, "[]") + "." + key
 			}
-			if err == nil || !strings.Contains(err.Error(), "x.toml:2") || daemon.CodeOf(err) != daemon.ExitConfig {
+			if err == nil || !strings.Contains(err.Error(), "x.toml:2") || exit.CodeOf(err) != exit.Config {
 				t.Errorf("%s %s: %v", head, wrong, err)
 			}
 			all++
@@ -281,13 +284,13 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r train.RunFile
-		if err := daemon.DecodeFile(f, b, &r); err != nil {
+		if err := exit.DecodeFile(f, b, &r); err != nil {
 			t.Error(err)
 		}
 		if err := r.Data.Validate(); err != nil {
 			t.Errorf("%s: %v", f, err)
 		}
-		if r.Schema != 1 || (r.Steps > 0) == (r.Epochs > 0) || !slices.Contains(train.Models(), r.Model.Name) {
+		if r.Schema != 1 || (r.Steps > 0) == (r.Epochs > 0) || !slices.Contains(nets.Names(), r.Model.Name) {
 			t.Errorf("%s: %+v", f, r)
 		}
 	}
@@ -295,12 +298,12 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range train.Models() {
+	for _, m := range nets.Names() {
 		if !strings.Contains(string(guide), "`"+m+"`") {
 			t.Errorf("docs/train.md does not name the model %s", m)
 		}
 	}
-	for _, f := range train.Formats() {
+	for _, f := range data.Formats() {
 		if !strings.Contains(string(guide), "`"+f+"`") {
 			t.Errorf("docs/train.md does not name the format %s", f)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 func (a *app) modelCmd() *cobra.Command {
@@ -41,7 +42,7 @@ func (a *app) exportModel(c *cobra.Command, from, to string) error {
 	}
 	f, err := renameio.NewPendingFile(to)
 	if err != nil {
-		return daemon.Fail(daemon.ExitResource, err, "write %s", to)
+		return exit.Fail(exit.Resource, err, "write %s", to)
 	}
 	defer f.Cleanup() // does nothing after the rename
 	id, err := daemon.ExportModel(c.Context(), os.DirFS(dir), f)
@@ -49,7 +50,7 @@ func (a *app) exportModel(c *cobra.Command, from, to string) error {
 		return err
 	}
 	if err := f.CloseAtomicallyReplace(); err != nil {
-		return daemon.Fail(daemon.ExitResource, err, "write %s", to)
+		return exit.Fail(exit.Resource, err, "write %s", to)
 	}
 	if a.json {
 		return printJSON(c, map[string]string{"version": id.String(), "file": to})
@@ -73,7 +74,7 @@ func exportDir(dir string) (string, error) {
 			return d, nil
 		}
 	}
-	return "", daemon.Fail(daemon.ExitUsage, nil, "%s holds no export; make one with hived run export RUN DIR", dir)
+	return "", exit.Fail(exit.Usage, nil, "%s holds no export; make one with hived run export RUN DIR", dir)
 }
 
 func (a *app) ledgerCmd() *cobra.Command {

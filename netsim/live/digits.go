@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
 )
 
 // Digits writes the small task that the daemons train on into a directory: images
@@ -17,13 +17,13 @@ func Digits(dir string) error {
 	}
 	for name, n := range map[string]int{"train": 128, "t10k": 64} {
 		rng := rand.New(rand.NewPCG(uint64(n), 0x646967697473))
-		images := idx(0x0803, n, train.Side, train.Side)
+		images := idx(0x0803, n, data.Side, data.Side)
 		labels := idx(0x0801, n)
 		for i := range n {
 			label := i % 10
-			for p := range train.Side * train.Side {
+			for p := range data.Side * data.Side {
 				v := rng.IntN(64)
-				if p%train.Side/2 == label+2 {
+				if p%data.Side/2 == label+2 {
 					v += 160
 				}
 				images = append(images, byte(v))

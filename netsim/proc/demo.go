@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -66,7 +67,7 @@ type DemoResult struct {
 
 // Validate refuses what cannot work, with the reason.
 func (c *DemoConfig) Validate() error {
-	usage := func(format string, args ...any) error { return daemon.Fail(daemon.ExitUsage, nil, format, args...) }
+	usage := func(format string, args ...any) error { return exit.Fail(exit.Usage, nil, format, args...) }
 	switch {
 	case c.Peers < 1 || c.Peers > 32:
 		return usage("--peers %d, want 1 to 32", c.Peers)
@@ -141,7 +142,7 @@ func (d *demo) makeDir() (err error) {
 		return err
 	}
 	if es, err := os.ReadDir(d.dir); err == nil && len(es) > 0 {
-		return daemon.Fail(daemon.ExitUsage, nil, "--keep %s: the directory is not empty", d.dir)
+		return exit.Fail(exit.Usage, nil, "--keep %s: the directory is not empty", d.dir)
 	}
 	d.seen.Kept = &d.cfg.Keep
 	return os.MkdirAll(d.dir, 0o700)
@@ -399,7 +400,7 @@ func (d *demo) verify(ctx context.Context) error {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return daemon.Fail(daemon.ExitIntegrity, err, "the export did not verify: %s", out)
+		return exit.Fail(exit.Integrity, err, "the export did not verify: %s", out)
 	}
 	var v daemon.VerifyResult
 	if err := json.Unmarshal(out, &v); err != nil {
@@ -408,7 +409,7 @@ func (d *demo) verify(ctx context.Context) error {
 	d.seen.Accuracy, d.seen.Loss, d.seen.Gain, d.seen.Ledger = v.Accuracy, v.Loss, v.StartLoss-v.Loss, v.Ledger
 	for i, id := range d.seen.Versions {
 		if id == "" || id != v.Version {
-			return daemon.Fail(daemon.ExitIntegrity, nil, "%s ended with version %q, the export replays to %q; --keep DIR keeps its log", d.order[i], id, v.Version)
+			return exit.Fail(exit.Integrity, nil, "%s ended with version %q, the export replays to %q; --keep DIR keeps its log", d.order[i], id, v.Version)
 		}
 	}
 	return nil

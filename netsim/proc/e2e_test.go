@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -102,7 +103,7 @@ func TestDemoRefuses(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
-		if cmd.ProcessState.ExitCode() != int(daemon.ExitUsage) || !strings.Contains(stderr.String(), c.says) || stdout.Len() > 0 {
+		if cmd.ProcessState.ExitCode() != int(exit.Usage) || !strings.Contains(stderr.String(), c.says) || stdout.Len() > 0 {
 			t.Errorf("demo %s: %v, %q", c.args, err, &stderr)
 		}
 	}
@@ -195,7 +196,7 @@ func TestBitFlipsAreFound(t *testing.T) {
 			resum(t, changed, run)
 		}
 		_, err := daemon.VerifyModel(t.Context(), changed, "")
-		if daemon.CodeOf(err) != daemon.ExitIntegrity {
+		if exit.CodeOf(err) != exit.Integrity {
 			t.Fatalf("bit %d of %s: not found (%v)", bit, name, err)
 		}
 		base := name
@@ -229,7 +230,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 	if took := time.Since(began); took > 12*time.Second {
 		t.Fatalf("the demo took %v to stop", took)
 	}
-	if code := cmd.ProcessState.ExitCode(); code != int(daemon.ExitInterrupted) {
+	if code := cmd.ProcessState.ExitCode(); code != int(exit.Interrupted) {
 		t.Fatalf("exit code %d after Ctrl-C\n%s", code, &stderr)
 	}
 	socks, err := filepath.Glob(filepath.Join(dir, "peer-*", "hived.sock"))

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/netsim"
 )
 
@@ -41,7 +41,7 @@ step = "50ms"
 			}
 			dir := t.TempDir()
 			r, err := Play(hived)(t.Context(), s, netsim.Options{Dir: dir})
-			if daemon.CodeOf(err) == daemon.ExitResource && needsSpaces(s) != "" {
+			if exit.CodeOf(err) == exit.Resource && needsSpaces(s) != "" {
 				t.Skipf("NOT HERE: %v", err)
 			}
 			if err != nil {

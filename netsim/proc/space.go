@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/netsim"
 )
 
@@ -76,7 +76,7 @@ func tool(name string, args ...string) error {
 // that cannot, it refuses and leaves nothing behind.
 func newSpaces(why string, links []netsim.Link, shape bool) (_ *spaces, err error) {
 	refuse := func(err error) error {
-		return daemon.Fail(daemon.ExitResource, err, "%s needs network namespaces of one's own; run as root on Linux with iproute2, or use the tier event or net", why)
+		return exit.Fail(exit.Resource, err, "%s needs network namespaces of one's own; run as root on Linux with iproute2, or use the tier event or net", why)
 	}
 	if os.Geteuid() != 0 {
 		return nil, refuse(errors.New("this user is not root"))

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/netsim"
 )
 
@@ -40,7 +40,7 @@ func TestSpacesAreRefusedOrWork(t *testing.T) {
 	links := []netsim.Link{{Latency: time.Millisecond}, {}}
 	n, err := newSpaces("the fault cut", links, false)
 	if err != nil {
-		if daemon.CodeOf(err) != daemon.ExitResource || !strings.Contains(err.Error(), "the fault cut needs network namespaces") {
+		if exit.CodeOf(err) != exit.Resource || !strings.Contains(err.Error(), "the fault cut needs network namespaces") {
 			t.Fatalf("refused as %v", err)
 		}
 		t.Skipf("NOT HERE: %v", err)

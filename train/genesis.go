@@ -1,0 +1,61 @@
+package train
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/apiary-net/hived/train/data"
+	"github.com/apiary-net/hived/train/nets"
+	"github.com/apiary-net/hived/wire"
+)
+
+// formats are the data sets that a swarm may train on, by the name in its genesis,
+// and what format their files have.
+var formats = map[string]string{"mnist": "mnist", "text": "sources"}
+
+// DataOf says where the data of a run lie on this machine: in dir, or where the
+// format finds them by itself. Their root decides whether they are the run's.
+func DataOf(c wire.DataContract, dir string) (data.Spec, error) {
+	f, ok := formats[c.Name]
+	if !ok {
+		return data.Spec{}, fmt.Errorf("data %q of a run: have mnist, text", c.Name)
+	}
+	return data.Spec{Format: f, Path: dir}, nil
+}
+
+// OpenDataOf opens the data of a run.
+func OpenDataOf(c wire.DataContract, dir string) (data.Set, error) {
+	d, err := DataOf(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	return data.Open(d)
+}
+
+// ModelOf returns the model of a run.
+func ModelOf(m wire.ModelSpec) (nets.Spec, error) {
+	sizes := map[string]int64{}
+	for _, a := range m.Args {
+		sizes[a.Key] = a.Value
+	}
+	return nets.SpecOf(m.Name, sizes)
+}
+
+// GenesisModel is the inverse of ModelOf.
+func GenesisModel(m nets.Spec) wire.ModelSpec {
+	out, sizes := wire.ModelSpec{Name: m.Name, Args: []wire.Arg{}}, m.Sizes()
+	for _, k := range slices.Sorted(maps.Keys(sizes)) {
+		out.Args = append(out.Args, wire.Arg{Key: k, Value: sizes[k]})
+	}
+	return out
+}
+
+// ConfigOf returns what a trainer of a run is made from.
+func ConfigOf(g *wire.Genesis, set data.Set, threads int) (Config, error) {
+	m, err := ModelOf(g.Model)
+	in := g.Preset.Inner
+	return Config{Model: m, Data: set, Seed: g.Seed, Threads: threads,
+		Inner: Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
+			Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: int(in.Batch)}}, err
+}
