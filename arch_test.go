@@ -60,7 +60,7 @@ var layers = map[string]layer{
 	"netsim/live":             {own: []string{"*"}},
 	"netsim/nettier":          {own: []string{"*"}, tests: []string{"github.com/marcopolo/simnet", "github.com/libp2p/go-libp2p/core/metrics"}},
 	"netsim/proc":             {own: []string{"*"}},
-	"cmd/hived":               {own: []string{"wire", "daemon", "daemon/exit", "netsim", "netsim/proc", "elastic/rules", "train", "train/data", "train/nets", "train/weights", "tensorops"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
+	"cmd/hived":               {own: []string{"wire", "daemon", "daemon/exit", "netsim", "netsim/proc", "elastic/rules", "train", "train/data", "train/nets", "train/weights", "tensorops", "tensorops/codec"}, tests: []string{"tensorops/merge"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
 	"scripts/tier":            {},
 	"scripts/quality":         {},
 	"scripts/licences":        {third: []string{"golang.org/x/mod"}},

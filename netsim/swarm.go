@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -164,7 +165,7 @@ func (sw *Swarm) makeGenesis() error {
 		cfg.Change(&g)
 	}
 	sw.sealed = wire.Seal(sw.Nodes[0].Key, wire.KindGenesis, wire.RunID{}, 0, &g).Bytes()
-	sw.Genesis, sw.Run, err = wire.OpenGenesis(sw.sealed)
+	sw.Genesis, sw.Run, err = version.OpenGenesis(sw.sealed)
 	if err != nil {
 		return fmt.Errorf("genesis of the simulation: %w", err)
 	}
