@@ -130,12 +130,12 @@ func (n *runNet) Send(ctx context.Context, to wire.PeerID, kind elastic.SendKind
 	return n.node.Send(ctx, to, proto, b)
 }
 
-func (n *runNet) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
+func (n *runNet) Pull(ctx context.Context, from wire.PeerID, req []byte) (*wire.PullAnswer, error) {
 	b, err := n.node.Pull(ctx, from, wire.Marshal(wire.Pull{Kind: wire.PullRun, Body: req}))
 	if err != nil {
 		return nil, err
 	}
-	return elastic.OpenAnswer(b)
+	return wire.OpenPullAnswer(b)
 }
 
 func (n *runNet) Fetch(ctx context.Context, ids []wire.CID, from []wire.PeerID, got func(wire.CID, []byte) error) error {

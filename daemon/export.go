@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
@@ -77,7 +76,7 @@ func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte,
 // Export writes a run's ledger, and all that a replay of it needs, into a new
 // directory. It appears whole or not at all.
 func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
-	return WriteExport(dir, d.key, r.id, func(put elastic.Put) error {
+	return WriteExport(dir, d.key, r.id, func(put wire.Put) error {
 		if err := put("genesis", r.sealed); err != nil {
 			return err
 		}
@@ -93,7 +92,7 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 // WriteExport makes an export directory of what fill puts into it, with sums that
 // key signs. Of files of one name the first is taken. The directory must not exist
 // yet; it appears whole or not at all.
-func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put elastic.Put) error) error {
+func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put wire.Put) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return exit.Fail(exit.Usage, nil, "export to %s: it exists already", dir)
 	}
@@ -155,7 +154,7 @@ func (r *run) appliedUpTo(ctx context.Context, round uint64) error {
 // exportLogs writes the own log and those of the members that can be reached. The
 // log of a member that is ahead is written once this peer has got there too, or
 // left out.
-func (r *run) exportLogs(ctx context.Context, put elastic.Put) error {
+func (r *run) exportLogs(ctx context.Context, put wire.Put) error {
 	snap, err := r.runner.Status(ctx)
 	if err != nil {
 		return err

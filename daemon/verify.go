@@ -11,7 +11,6 @@ import (
 	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/ledger"
@@ -115,7 +114,7 @@ func (e *exported) blocks() error {
 	for _, f := range es {
 		name := "blocks/" + f.Name()
 		id, err := wire.ParseCID(f.Name())
-		if err != nil || elastic.BlockFile(id) != name {
+		if err != nil || wire.BlockFile(id) != name {
 			return fmt.Errorf("%s: the name is not that of a block: %w", name, errors.Join(err))
 		}
 		b, err := readFile(e.dir, name)
@@ -134,7 +133,7 @@ func (e *exported) chain() error {
 	var book consensus.TableBook
 	var h rules.History
 	for r := uint64(0); ; r++ {
-		name := elastic.RecordFile(r)
+		name := wire.RecordFile(r)
 		b, err := readFile(e.dir, name)
 		if errors.Is(err, fs.ErrNotExist) && r > 0 {
 			return e.complete()
@@ -142,7 +141,7 @@ func (e *exported) chain() error {
 		if err != nil {
 			return err
 		}
-		p, err := elastic.ParseProven(b)
+		p, err := wire.OpenProven(b)
 		if err == nil {
 			err = e.link(&book, h, p, r)
 		}
@@ -159,7 +158,7 @@ func (e *exported) chain() error {
 }
 
 // link checks one record against those before it.
-func (e *exported) link(book *consensus.TableBook, h rules.History, p *elastic.Proven, r uint64) error {
+func (e *exported) link(book *consensus.TableBook, h rules.History, p *wire.Proven, r uint64) error {
 	rec := p.Record
 	if rec.Round != r || rec.Run != e.run {
 		return fmt.Errorf("it is record %d of run %s", rec.Round, rec.Run.Short())
@@ -208,7 +207,7 @@ func (e *exported) attestations() error {
 	e.attested = make([]wire.Certified, len(e.recs))
 	e.attested[0] = e.recs[0].Certified
 	for r := 1; r < len(e.recs); r++ {
-		name := elastic.AttestFile(uint64(r))
+		name := wire.AttestFile(uint64(r))
 		b, err := readFile(e.dir, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -216,7 +215,7 @@ func (e *exported) attestations() error {
 		if err != nil {
 			return err
 		}
-		envs, err := elastic.ParseAttests(b)
+		envs, err := wire.OpenAttestList(b)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -238,7 +237,7 @@ func (e *exported) attestations() error {
 	for _, rec := range e.recs[1:] {
 		c := rec.Certified
 		if a := e.attested[c.Round]; !a.Version.IsZero() && a.Version != c.Version {
-			return fmt.Errorf("%s: certifies version %s of round %d, two thirds computed %s", elastic.RecordFile(rec.Round), c.Version.Short(), c.Round, a.Version.Short())
+			return fmt.Errorf("%s: certifies version %s of round %d, two thirds computed %s", wire.RecordFile(rec.Round), c.Version.Short(), c.Round, a.Version.Short())
 		}
 	}
 	return nil
@@ -353,7 +352,7 @@ func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *ve
 		return nil, nil, err
 	}
 	if start.ID != e.recs[0].Certified.Version {
-		return nil, nil, fmt.Errorf("%s: start version %s, the seed gives %s", elastic.RecordFile(0), e.recs[0].Certified.Version.Short(), start.ID.Short())
+		return nil, nil, fmt.Errorf("%s: start version %s, the seed gives %s", wire.RecordFile(0), e.recs[0].Certified.Version.Short(), start.ID.Short())
 	}
 	v.From = "contributions"
 	if e.g.Replay == wire.ReplayMerges {
@@ -376,12 +375,12 @@ func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *ve
 // block reads blocks of the export; their hashes are checked by whoever asked.
 func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
 	for _, id := range ids {
-		b, err := readFile(e.dir, elastic.BlockFile(id))
+		b, err := readFile(e.dir, wire.BlockFile(id))
 		if err != nil {
 			return err
 		}
 		if !id.Names(b) {
-			return fmt.Errorf("%s: bytes do not match the name", elastic.BlockFile(id))
+			return fmt.Errorf("%s: bytes do not match the name", wire.BlockFile(id))
 		}
 		if err := got(id, b); err != nil {
 			return err

@@ -11,86 +11,10 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// Put writes one file of an export. Names use forward slashes.
-type Put func(name string, b []byte) error
-
-// WriteFile implements ledger.Dir.
-func (p Put) WriteFile(name string, b []byte) error { return p(name, b) }
-
-// In returns a Put whose names get a prefix.
-func (p Put) In(prefix string) Put {
-	return func(name string, b []byte) error { return p(prefix+name, b) }
-}
-
-// RecordFile is the name of record r in an export: a chain item, which is the
-// record with what proves it.
-func RecordFile(r uint64) string { return fmt.Sprintf("records/%08d", r) }
-
-// AttestFile is the name of the attestations of version r.
-func AttestFile(r uint64) string { return fmt.Sprintf("attest/%08d", r) }
-
-// BlockFile is the name of a block. Manifests are blocks too.
-func BlockFile(id wire.CID) string { return "blocks/" + wire.RawDigestCID(id.Digest()).String() }
-
-// Proven is a decided record with what proves it, as an export holds it.
-type Proven struct {
-	Record *wire.Record
-	Raw    []byte
-	Cert   *wire.Cert     // nil for record 0
-	Start  *wire.Envelope // the creator's, of record 0; else nil
-}
-
-// ParseProven decodes a record file.
-func ParseProven(b []byte) (*Proven, error) {
-	var it chainItem
-	if err := wire.Unmarshal(b, &it, maxChainItem); err != nil {
-		return nil, err
-	}
-	p := &Proven{Raw: it.Record}
-	var err error
-	if p.Record, err = wire.OpenRecord(it.Record); err != nil {
-		return nil, err
-	}
-	if p.Cert, err = it.cert(); err != nil {
-		return nil, err
-	}
-	if len(it.Start) > 0 {
-		e, err := wire.OpenBlock(it.Start)
-		if err != nil {
-			return nil, err
-		}
-		p.Start = &e
-	}
-	return p, nil
-}
-
-// attestList is the content of an attest file: envelopes by sender.
-type attestList struct {
-	_         struct{} `cbor:",toarray"`
-	Envelopes [][]byte
-}
-
-// ParseAttests decodes an attest file.
-func ParseAttests(b []byte) ([]wire.Envelope, error) {
-	var l attestList
-	if err := wire.Unmarshal(b, &l, wire.MaxBlock); err != nil {
-		return nil, err
-	}
-	var out []wire.Envelope
-	for _, raw := range l.Envelopes {
-		e, err := wire.Open(raw)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, e)
-	}
-	return out, nil
-}
-
 // Export writes the chain of records, the attestations, and every block that a
 // replay needs: bodies of what counts (or, in windows, the merged gradients), and
 // the final version. What this peer lacks it takes from others.
-func (r *Runner) Export(ctx context.Context, put Put) error {
+func (r *Runner) Export(ctx context.Context, put wire.Put) error {
 	attests := map[uint64]map[wire.PeerID]wire.Envelope{}
 	add := func(e wire.Envelope) {
 		if attests[e.Round] == nil {
@@ -108,9 +32,9 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 		}
 	}
 	var h rules.History // before the record
-	err := r.chain.walk(0, func(it *openedItem) error {
-		rec := it.rec
-		if err := put(RecordFile(rec.Round), wire.Marshal(it.chainItem)); err != nil {
+	err := r.chain.walk(0, func(it *wire.OpenedItem) error {
+		rec := it.Rec
+		if err := put(wire.RecordFile(rec.Round), wire.Marshal(it.ChainItem)); err != nil {
 			return err
 		}
 		for _, raw := range rec.Attests {
@@ -134,19 +58,19 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 		return fmt.Errorf("export run %s: %w", r.cfg.Run.Short(), err)
 	}
 	for round, m := range attests {
-		l := attestList{}
+		l := wire.AttestList{}
 		for _, e := range decide.Values(m, decide.Every) {
 			l.Envelopes = append(l.Envelopes, e.Bytes())
 		}
-		if err := put(AttestFile(round), wire.Marshal(l)); err != nil {
+		if err := put(wire.AttestFile(round), wire.Marshal(l)); err != nil {
 			return err
 		}
 	}
 	return r.exportState(ctx, put)
 }
 
-func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h rules.History, put Put) error {
-	write := func(id wire.CID, b []byte) error { return put(BlockFile(id), b) }
+func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h rules.History, put wire.Put) error {
+	write := func(id wire.CID, b []byte) error { return put(wire.BlockFile(id), b) }
 	if r.cfg.Genesis.Preset.Cadence.Window {
 		for _, id := range rec.Merged[:rules.WindowSteps(rec, h.Head())] {
 			err := version.EachBlock(ctx, id, r.getFrom(), func(b []byte) error { return write(wire.RawCID(b), b) })
@@ -220,10 +144,10 @@ func (r *Runner) exportBodies(ctx context.Context, headers []rules.CountedHeader
 }
 
 // exportState writes the newest version here.
-func (r *Runner) exportState(ctx context.Context, put Put) error {
+func (r *Runner) exportState(ctx context.Context, put wire.Put) error {
 	var id wire.CID
 	if err := r.ask(ctx, func() { id = r.version }); err != nil {
 		return err
 	}
-	return version.EachBlock(ctx, id, r.getFrom(), func(b []byte) error { return put(BlockFile(wire.RawCID(b)), b) })
+	return version.EachBlock(ctx, id, r.getFrom(), func(b []byte) error { return put(wire.BlockFile(wire.RawCID(b)), b) })
 }

@@ -13,9 +13,9 @@ import (
 )
 
 // Answer answers another peer's pull.
-func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
-	var req pullRequest
-	if err := wire.Unmarshal(b, &req, maxPullRequest); err != nil {
+func (r *Runner) Answer(ctx context.Context, b []byte) (*wire.PullAnswer, error) {
+	var req wire.PullRequest
+	if err := wire.Unmarshal(b, &req, wire.MaxPullRequest); err != nil {
 		return nil, err
 	}
 	if req.Run != r.cfg.Run {
@@ -26,7 +26,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
 	if err := r.ask(ctx, func() { envs, next = r.mach.Known(), r.mach.NextInstance() }); err != nil {
 		return nil, err
 	}
-	ans := &Answer{}
+	ans := &wire.PullAnswer{}
 	size := 0
 	for i := req.Next; ; i++ {
 		raw, err := r.chain.raw(i)
@@ -36,7 +36,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read record %d: %w", i, err)
 		}
-		if size += len(raw); size > pullBudget {
+		if size += len(raw); size > wire.PullBudget {
 			break
 		}
 		ans.Items = append(ans.Items, raw)
@@ -54,7 +54,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
 		if known[string(d[:8])] || !req.Composes && (e.Kind == wire.KindProposal || e.Kind == wire.KindReady) {
 			continue
 		}
-		if size += len(raw); size > pullBudget {
+		if size += len(raw); size > wire.PullBudget {
 			break
 		}
 		ans.Envelopes = append(ans.Envelopes, raw)
@@ -81,12 +81,12 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 	}
 	r.pulling[p] = false
 	r.lastPull = r.env.Now()
-	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Composes: r.mach.Composes()}
+	req := wire.PullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Composes: r.mach.Composes()}
 	if h := r.mach.Head(); h != nil {
 		req.Next = h.Round + 1
 	}
 	for i, e := range r.mach.Known() {
-		if i == maxKnown {
+		if i == wire.MaxKnown {
 			break
 		}
 		d := e.Digest()
@@ -109,7 +109,7 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 
 // pull asks p once and returns nil if it gave nothing of use. The next pull from
 // p waits until it has returned.
-func (r *Runner) pull(p wire.PeerID, req []byte) (*Answer, []wire.Envelope) {
+func (r *Runner) pull(p wire.PeerID, req []byte) (*wire.PullAnswer, []wire.Envelope) {
 	ctx, cancel := r.env.Context(r.ctx, 10*time.Second)
 	defer cancel()
 	ans, err := r.cfg.Net.Pull(ctx, p, req)
@@ -122,7 +122,7 @@ func (r *Runner) pull(p wire.PeerID, req []byte) (*Answer, []wire.Envelope) {
 
 // takeAnswer checks and feeds what a pull for the records from next on brought. It
 // runs in the loop.
-func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *Answer, envs []wire.Envelope) {
+func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *wire.PullAnswer, envs []wire.Envelope) {
 	for i, raw := range ans.Items {
 		if h := r.mach.Head(); h != nil && h.Round >= next+uint64(i) {
 			continue // it came another way meanwhile
@@ -152,11 +152,11 @@ func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *Answer, envs []w
 // at: each certificate is checked against the table that the records before it
 // gave.
 func (r *Runner) takeItem(raw []byte) error {
-	it, err := openItem(raw)
+	it, err := wire.OpenChainItem(raw)
 	if err != nil {
 		return err
 	}
-	rec, head := it.rec, r.mach.Head()
+	rec, head := it.Rec, r.mach.Head()
 	if rec.Round == 0 {
 		if head != nil {
 			return nil
@@ -171,7 +171,7 @@ func (r *Runner) takeItem(raw []byte) error {
 	if head == nil || rec.Round != head.Round+1 {
 		return nil
 	}
-	c, err := it.cert()
+	c, err := it.OpenCert()
 	if err != nil || c == nil || c.Value != rec.Digest() || c.Base != head.Digest() || c.Instance < r.mach.NextInstance() {
 		return fmt.Errorf("record %d has no fitting certificate: %w", rec.Round, errors.Join(err))
 	}
@@ -179,7 +179,7 @@ func (r *Runner) takeItem(raw []byte) error {
 		return err
 	}
 	ev := decide.Decided{Cert: *c, Record: rec}
-	if it.lean {
+	if it.Lean {
 		ev.Item = raw
 	}
 	r.queue = append(r.queue, ev)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
@@ -27,8 +26,8 @@ func audit(t *testing.T, sw *Swarm, n *Node) (records []*wire.Record, versions [
 	if e := sw.Advance(time.Minute); e != nil || err != nil {
 		t.Fatal(e, err)
 	}
-	for r := uint64(0); files[elastic.RecordFile(r)] != nil; r++ {
-		p, err := elastic.ParseProven(files[elastic.RecordFile(r)])
+	for r := uint64(0); files[wire.RecordFile(r)] != nil; r++ {
+		p, err := wire.OpenProven(files[wire.RecordFile(r)])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +40,7 @@ func audit(t *testing.T, sw *Swarm, n *Node) (records []*wire.Record, versions [
 	}
 	get := func(_ context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
 		for _, id := range ids {
-			b := files[elastic.BlockFile(id)]
+			b := files[wire.BlockFile(id)]
 			if b == nil || !id.Names(b) {
 				return fmt.Errorf("block %s is not in the export", id.Short())
 			}

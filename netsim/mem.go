@@ -387,7 +387,7 @@ func (n *MemNode) wait(ctx context.Context, d time.Duration) error {
 }
 
 // Pull implements elastic.Network.
-func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
+func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) (*wire.PullAnswer, error) {
 	if err := n.wait(ctx, 2*n.mem.cfg.Delay); err != nil {
 		return nil, err
 	}
@@ -399,7 +399,7 @@ func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elas
 	if err != nil {
 		return nil, err
 	}
-	return elastic.OpenAnswer(a.Bytes())
+	return wire.OpenPullAnswer(a.Bytes())
 }
 
 // Fetch implements elastic.Network.

@@ -284,7 +284,7 @@ func (sw *Swarm) travel(ctx context.Context, from, to *Node, n int) error {
 
 // Pull implements elastic.Network. An answer is not copied: records are large, and all
 // who ask have the same one under way.
-func (lf *life) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
+func (lf *life) Pull(ctx context.Context, from wire.PeerID, req []byte) (*wire.PullAnswer, error) {
 	sw := lf.n.sw
 	o := sw.byID[from]
 	if o == nil {

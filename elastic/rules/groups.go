@@ -14,31 +14,11 @@ import (
 // the nonces of the round before make: nobody can choose its group. A proposer that
 // leaves out a result that few voters know draws once more.
 func groupsOf(seed wire.Digest, peers []wire.PeerID, size int) [][]wire.PeerID {
-	order := drawn("hived/group/v1\n", seed, peers)
+	order := wire.Draw("hived/group/v1\n", seed[:], peers)
 	n := (len(order) + size - 1) / size
 	out := make([][]wire.PeerID, n)
 	for i := range n {
 		out[i] = slices.SortedFunc(slices.Values(order[i*len(order)/n:(i+1)*len(order)/n]), wire.PeerID.Compare)
-	}
-	return out
-}
-
-// drawn returns peers in the order of their digests with a seed.
-func drawn(domain string, seed wire.Digest, peers []wire.PeerID) []wire.PeerID {
-	type ticket struct {
-		peer wire.PeerID
-		no   wire.Digest
-	}
-	all := make([]ticket, len(peers))
-	for i, p := range peers {
-		all[i] = ticket{p, wire.Sum(slices.Concat([]byte(domain), seed[:], p[:]))}
-	}
-	slices.SortFunc(all, func(a, b ticket) int {
-		return cmp.Or(a.no.Compare(b.no), a.peer.Compare(b.peer))
-	})
-	out := make([]wire.PeerID, len(all))
-	for i, t := range all {
-		out[i] = t.peer
 	}
 	return out
 }
@@ -54,7 +34,7 @@ func (p *Plan) GroupOf(id wire.PeerID) int {
 // GroupLeaders returns a group's members in the order in which they speak for it:
 // the first one there composes the group's cut and collects its votes.
 func GroupLeaders(seed wire.Digest, members []wire.PeerID) []wire.PeerID {
-	return drawn("hived/group-leader/v1\n", seed, members)
+	return wire.Draw("hived/group-leader/v1\n", seed[:], members)
 }
 
 // EqualTable gives each member of a group one vote.
