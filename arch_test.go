@@ -57,6 +57,7 @@ var layers = map[string]layer{
 	"daemon/exit":             {third: []string{"github.com/agnivade/levenshtein", "github.com/gofrs/flock", "github.com/pelletier/go-toml/v2"}},
 	"daemon":                  {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/", "github.com/agnivade/levenshtein"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
 	"netsim":                  {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p", "github.com/pelletier/go-toml/v2"}},
+	"netsim/adversary":        {own: []string{"wire"}},
 	"netsim/live":             {own: []string{"*"}},
 	"netsim/nettier":          {own: []string{"*"}, tests: []string{"github.com/marcopolo/simnet", "github.com/libp2p/go-libp2p/core/metrics"}},
 	"netsim/proc":             {own: []string{"*"}},
@@ -259,7 +260,7 @@ func TestNoSleepInTests(t *testing.T) {
 // timed are the folders whose time and concurrency come from their caller, so
 // that a simulation can give them; untimed are the files that may be different.
 var (
-	timed   = []string{"elastic", "elastic/rules", "elastic/decide", "elastic/version", "consensus", "consensus/gpbft", "netsim"}
+	timed   = []string{"elastic", "elastic/rules", "elastic/decide", "elastic/version", "consensus", "consensus/gpbft", "netsim", "netsim/adversary"}
 	untimed = []string{"elastic/env.go", "netsim/mem.go", "netsim/sim.go"} // sim: the real seconds of a result
 	clocks  = map[string][]string{
 		"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"},

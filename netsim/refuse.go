@@ -184,8 +184,8 @@ func (s *Scenario) badGroups() (out []refusal) {
 		if g.Lie != "" && !slices.Contains(Adversaries(), g.Lie) {
 			bad("lie", "lie %q is not one of %s", g.Lie, strings.Join(Adversaries(), ", "))
 		}
-		if g.Lie == "sybil" && (i > 0 || s.Swarm.Spare > 0 || g.Count >= s.Swarm.Peers) {
-			bad("lie", "sybils are the first group of a swarm without spare machines")
+		if isStranger(g.Lie) && (i > 0 || s.Swarm.Spare > 0 || g.Count >= s.Swarm.Peers) {
+			bad("lie", "peers that are not admitted are the first group of a swarm without spare machines")
 		}
 	}
 	if total > s.Swarm.Peers+s.Swarm.Spare {

@@ -196,7 +196,7 @@ func (s *Scenario) config() SwarmConfig {
 	}
 	strangers := 0
 	for _, g := range s.Groups {
-		if g.Lie == "sybil" {
+		if isStranger(g.Lie) {
 			strangers += g.Count
 		}
 	}
@@ -260,7 +260,7 @@ func (s *Scenario) outfit(sw *Swarm) {
 			}
 			n.wires.link = link
 			if g.Lie != "" {
-				n.Lie = newAdversary(g.Lie, n)
+				n.Lie = newLiar(g.Lie, n)
 				sw.omniscient = true
 			}
 		}

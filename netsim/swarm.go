@@ -12,6 +12,7 @@ import (
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
+	"github.com/apiary-net/hived/netsim/adversary"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -67,8 +68,8 @@ type Swarm struct {
 	uptime   time.Duration      // of all processes that have ended
 	closed   bool
 
-	omniscient     bool    // the honest updates are booked, for those who misuse them
-	newest, before *honest // of the newest round and of the one before
+	omniscient     bool              // the honest updates are booked, for those who misuse them
+	newest, before *adversary.Honest // of the newest round and of the one before
 }
 
 // NewSwarm makes the machines and the genesis. Nothing runs yet.
