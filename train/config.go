@@ -60,6 +60,14 @@ type Inner struct {
 // muon, which takes orthogonal steps for hidden matrices and adamw's for the rest.
 func Optimizers() []string { return slices.Sorted(maps.Keys(rules)) }
 
+// KnownOptimizer refuses a name that Optimizers does not have.
+func KnownOptimizer(name string) error {
+	if _, ok := rules[name]; !ok {
+		return fmt.Errorf("inner optimizer %q is not one of %s", name, strings.Join(Optimizers(), ", "))
+	}
+	return nil
+}
+
 var rules = map[string]ops.Rule{"adamw": ops.AdamW, "sgd": ops.SGD, "lamb": ops.LAMB, "muon": ops.Muon}
 
 // factors returns the multiple of the rate of each parameter, nil where all are 1.
@@ -153,9 +161,10 @@ func (c Config) Validate() error {
 // Validate checks i.
 func (i Inner) Validate() error {
 	unit := func(f float32) bool { return f >= 0 && f < 1 }
+	if err := KnownOptimizer(i.Optimizer); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(Optimizers(), i.Optimizer):
-		return fmt.Errorf("inner optimizer %q, want one of %v", i.Optimizer, Optimizers())
 	case !(i.LR > 0 && i.LR <= 10):
 		return fmt.Errorf("inner learning rate %v, want above 0 to 10", i.LR)
 	case !unit(i.Beta1) || !unit(i.Beta2) || !unit(i.Momentum):
