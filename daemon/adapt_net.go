@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
 )
@@ -129,12 +130,12 @@ func (n *runNet) Send(ctx context.Context, to wire.PeerID, kind elastic.SendKind
 	return n.node.Send(ctx, to, proto, b)
 }
 
-func (n *runNet) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
-	b, err := n.node.Pull(ctx, from, wire.Marshal(pull{Kind: pullRun, Body: req}))
+func (n *runNet) Pull(ctx context.Context, from wire.PeerID, req []byte) (*wire.PullAnswer, error) {
+	b, err := n.node.Pull(ctx, from, wire.Marshal(wire.Pull{Kind: wire.PullRun, Body: req}))
 	if err != nil {
 		return nil, err
 	}
-	return elastic.OpenAnswer(b)
+	return wire.OpenPullAnswer(b)
 }
 
 func (n *runNet) Fetch(ctx context.Context, ids []wire.CID, from []wire.PeerID, got func(wire.CID, []byte) error) error {
@@ -150,11 +151,11 @@ func (n *runNet) Peers() []wire.PeerID {
 }
 
 // verdict converts what elastic thinks of an announcement.
-func verdict(v elastic.Verdict) gossip.Verdict {
+func verdict(v decide.Verdict) gossip.Verdict {
 	switch v {
-	case elastic.Accept:
+	case decide.Accept:
 		return gossip.Accept
-	case elastic.Reject:
+	case decide.Reject:
 		return gossip.Reject
 	}
 	return gossip.Ignore

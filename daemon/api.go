@@ -361,9 +361,9 @@ func (d *Daemon) postStart(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	name := q.PathValue("run")
-	want := wanted{Name: name}
+	want := wire.GenesisQuery{Name: name}
 	if id, err := wire.ParseDigest(name); err == nil {
-		want = wanted{Run: id}
+		want = wire.GenesisQuery{Run: id}
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), time.Duration(max(1, min(body.Seconds, 600))*float64(time.Second)))
 	defer cancel()

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/wire"
@@ -89,7 +88,7 @@ func (d *Daemon) open() error {
 	}
 	d.metrics = newMetrics(d)
 	d.node.Handle(protoVote, 16<<10, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Vote(from, b) }) })
-	d.node.Handle(protoSlice, elastic.MaxSlice, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Slice(from, b) }) })
+	d.node.Handle(protoSlice, wire.MaxSlice, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Slice(from, b) }) })
 	d.node.Handle(protoSay, wire.MaxSaid, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.said(from, b) }) })
 	d.node.Notify(func(p wire.PeerID, up bool) {
 		d.eachRun(func(r *run) { r.connected(p, up) })

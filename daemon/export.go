@@ -14,44 +14,24 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
 
-// logQuery asks for entries of the asked peer's log in a run.
-type logQuery struct {
-	_   struct{} `cbor:",toarray"`
-	Run wire.RunID
-	Lo  uint64
-}
-
-// logAnswer is a head and entries from logQuery.Lo on, as many as fit.
-type logAnswer struct {
-	_       struct{} `cbor:",toarray"`
-	Head    wire.Head
-	Entries [][]byte
-}
-
-const (
-	maxLogAnswer = 4 << 20
-	logBudget    = 3 << 20
-)
-
 // answerLog gives own entries to another peer.
 func (d *Daemon) answerLog(body []byte) ([]byte, error) {
-	var q logQuery
-	if err := wire.Unmarshal(body, &q, 1<<10); err != nil {
+	q, err := wire.OpenQuery[wire.LogQuery](body)
+	if err != nil {
 		return nil, err
 	}
 	r, err := d.runOf(q.Run)
 	if err != nil {
 		return nil, err
 	}
-	a := logAnswer{Head: r.log.Head()}
+	a := wire.LogAnswer{Head: r.log.Head()}
 	size := 0
 	err = r.log.Read(q.Lo, a.Head.Size, func(raw []byte, _ wire.EntryBody) error {
-		if size += len(raw); size > logBudget {
+		if size += len(raw); size > wire.LogBudget {
 			return errLogFull
 		}
 		a.Entries = append(a.Entries, append([]byte{}, raw...))
@@ -70,13 +50,13 @@ func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte,
 	var all [][]byte
 	var head wire.Head
 	for head.Size == 0 || uint64(len(all)) < head.Size {
-		req := pull{Kind: pullLog, Body: wire.Marshal(logQuery{Run: r.id, Lo: uint64(len(all))})}
+		req := wire.Pull{Kind: wire.PullLog, Body: wire.Marshal(wire.LogQuery{Run: r.id, Lo: uint64(len(all))})}
 		b, err := r.d.node.Pull(ctx, p, wire.Marshal(req))
 		if err != nil {
 			return head, nil, err
 		}
-		var a logAnswer
-		if err := wire.Unmarshal(b, &a, maxLogAnswer); err != nil {
+		var a wire.LogAnswer
+		if err := wire.Unmarshal(b, &a, wire.MaxLogAnswer); err != nil {
 			return head, nil, err
 		}
 		if head.Size == 0 {
@@ -96,7 +76,7 @@ func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte,
 // Export writes a run's ledger, and all that a replay of it needs, into a new
 // directory. It appears whole or not at all.
 func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
-	return WriteExport(dir, d.key, r.id, func(put elastic.Put) error {
+	return WriteExport(dir, d.key, r.id, func(put wire.Put) error {
 		if err := put("genesis", r.sealed); err != nil {
 			return err
 		}
@@ -112,7 +92,7 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 // WriteExport makes an export directory of what fill puts into it, with sums that
 // key signs. Of files of one name the first is taken. The directory must not exist
 // yet; it appears whole or not at all.
-func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put elastic.Put) error) error {
+func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put wire.Put) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return exit.Fail(exit.Usage, nil, "export to %s: it exists already", dir)
 	}
@@ -174,7 +154,7 @@ func (r *run) appliedUpTo(ctx context.Context, round uint64) error {
 // exportLogs writes the own log and those of the members that can be reached. The
 // log of a member that is ahead is written once this peer has got there too, or
 // left out.
-func (r *run) exportLogs(ctx context.Context, put elastic.Put) error {
+func (r *run) exportLogs(ctx context.Context, put wire.Put) error {
 	snap, err := r.runner.Status(ctx)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
@@ -60,7 +60,7 @@ const witnesses = 16
 // isWitness reports whether self follows p's log: in a swarm of more than
 // maxDirect members those with the least digests of both.
 func isWitness(self, p wire.PeerID, members []wire.PeerID) bool {
-	return len(members) <= maxDirect || elastic.Chosen(witnesses, witnessKey(p), p, self, members)
+	return len(members) <= maxDirect || rules.Chosen(witnesses, witnessKey(p), p, self, members)
 }
 
 func witnessKey(p wire.PeerID) []byte { return slices.Concat([]byte("hived/witness/v1\n"), p[:]) }
@@ -70,7 +70,7 @@ func witnessesOf(p wire.PeerID, members []wire.PeerID) []wire.PeerID {
 	if len(members) <= maxDirect {
 		return nil
 	}
-	return elastic.Choose(witnesses, witnessKey(p), p, members)
+	return rules.Choose(witnesses, witnessKey(p), p, members)
 }
 
 // followHeads checks announced heads until ctx ends: a bigger head is believed
@@ -97,7 +97,7 @@ func (r *run) offerHead(ctx context.Context, p wire.PeerID, h wire.Head) error {
 	if best, ok := r.heads.Best(p); ok && best.Size < h.Size {
 		pctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		b, err := r.d.node.Pull(pctx, p, wire.Marshal(pull{Kind: pullProof, Body: wire.Marshal(proofQuery{Run: r.id, Old: best.Size, New: h.Size})}))
+		b, err := r.d.node.Pull(pctx, p, wire.Marshal(wire.Pull{Kind: wire.PullProof, Body: wire.Marshal(wire.ProofQuery{Run: r.id, Old: best.Size, New: h.Size})}))
 		if err != nil {
 			return nil // it is asked for again with its next head
 		}
@@ -113,16 +113,9 @@ func (r *run) offerHead(ctx context.Context, p wire.PeerID, h wire.Head) error {
 	return err
 }
 
-// proofQuery asks for the proof that a log of New entries begins with Old ones.
-type proofQuery struct {
-	_        struct{} `cbor:",toarray"`
-	Run      wire.RunID
-	Old, New uint64
-}
-
 func (d *Daemon) answerProof(body []byte) ([]byte, error) {
-	var q proofQuery
-	if err := wire.Unmarshal(body, &q, 1<<10); err != nil {
+	q, err := wire.OpenQuery[wire.ProofQuery](body)
+	if err != nil {
 		return nil, err
 	}
 	r, err := d.runOf(q.Run)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/wire"
 )
@@ -206,7 +205,7 @@ func TestStrangerOnEveryProtocol(t *testing.T) {
 
 // flood says 300 times whatever a stranger can say.
 func flood(ctx context.Context, bad *gossip.Node, topic *gossip.Topic, key wire.Key, id wire.RunID, victim wire.PeerID) {
-	big := make([]byte, elastic.MaxSlice)
+	big := make([]byte, wire.MaxSlice)
 	slice := func(part uint64) []byte {
 		return wire.Marshal([]any{id[:], uint64(1), uint64(0), part, true, big[:wire.MaxBlock]})
 	}
@@ -232,7 +231,7 @@ func flood(ctx context.Context, bad *gossip.Node, topic *gossip.Topic, key wire.
 			for _, body := range [][]byte{nil, big[:1], bytes.Repeat([]byte{0xff}, 40), wire.Marshal([]any{id[:], ^uint64(0), ^uint64(0), ^uint64(0)}), wire.Marshal([]any{id[:], ^uint64(0), ^uint64(0)}), wire.Marshal([]any{id[:], uint64(0), uint64(0), [][]byte{{}, big[:9]}, true})} {
 				if i%50 == 0 {
 					sctx, cancel := context.WithTimeout(ctx, time.Second)
-					_, _ = bad.Pull(sctx, victim, wire.Marshal(pull{Kind: kind, Body: body}))
+					_, _ = bad.Pull(sctx, victim, wire.Marshal(wire.Pull{Kind: kind, Body: body}))
 					cancel()
 				}
 			}

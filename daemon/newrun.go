@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/train"
 	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
@@ -58,7 +58,7 @@ var taskLength = map[string]struct {
 }{"text": {16, 90}}
 
 func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
-	preset, err := elastic.PresetNamed(s.Preset)
+	preset, err := rules.PresetNamed(s.Preset)
 	if err != nil {
 		return nil, exit.Fail(exit.Usage, err, "run refused")
 	}

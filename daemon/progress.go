@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -45,7 +46,7 @@ const maxNamed = 8
 func lineOf(rec *wire.Record, took, decide time.Duration) RoundLine {
 	l := RoundLine{Round: rec.Round, Expected: len(rec.Cut), Counted: rec.CountedPeers(), Seconds: took.Seconds(),
 		DecideMs: float64(decide.Microseconds()) / 1000, Record: rec.Digest().String()}
-	loss, samples := elastic.MeanLoss(rec)
+	loss, samples := rules.MeanLoss(rec)
 	l.Loss = loss
 	var why []string
 	for _, v := range rec.Cut {

@@ -13,56 +13,31 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// pull is a request on /hived/pull/1: Kind says what Body is.
-type pull struct {
-	_    struct{} `cbor:",toarray"`
-	Kind uint64
-	Body []byte
-}
-
-// Kinds of pulls.
-const (
-	pullRun      = 1 // elastic's round state; the body starts with the run
-	pullGenesis  = 2 // wanted: a run by id or by name
-	pullLog      = 3 // logQuery: entries of a log
-	pullSnapshot = 4 // the run: its newest placement
-	pullProof    = 5 // proofQuery: a consistency proof of the asked peer's log
-)
-
-// wanted names a run, by id or else by name.
-type wanted struct {
-	_    struct{} `cbor:",toarray"`
-	Run  wire.RunID
-	Name string
-}
-
-const maxPull = 128 << 10
-
 // answer answers other peers' pulls.
 func (d *Daemon) answer(from wire.PeerID, req []byte) ([]byte, error) {
-	var p pull
-	if err := wire.Unmarshal(req, &p, maxPull); err != nil {
+	var p wire.Pull
+	if err := wire.Unmarshal(req, &p, wire.MaxPull); err != nil {
 		return nil, err
 	}
 	switch p.Kind {
-	case pullRun:
+	case wire.PullRun:
 		return d.answerRun(p.Body)
-	case pullGenesis:
-		var w wanted
-		if err := wire.Unmarshal(p.Body, &w, 1<<10); err != nil {
+	case wire.PullGenesis:
+		w, err := wire.OpenQuery[wire.GenesisQuery](p.Body)
+		if err != nil {
 			return nil, err
 		}
 		for _, r := range d.allRuns() {
-			if r.id == w.Run || w.Run.IsZero() && r.genesis.Name == w.Name {
+			if w.Names(r.id, r.genesis.Name) {
 				return r.sealed, nil
 			}
 		}
 		return nil, fs.ErrNotExist
-	case pullLog:
+	case wire.PullLog:
 		return d.answerLog(p.Body)
-	case pullSnapshot:
+	case wire.PullSnapshot:
 		return d.answerSnapshot(p.Body)
-	case pullProof:
+	case wire.PullProof:
 		return d.answerProof(p.Body)
 	}
 	return nil, fmt.Errorf("pull of kind %d is not known", p.Kind)
@@ -94,7 +69,7 @@ func (d *Daemon) answerRun(body []byte) ([]byte, error) {
 
 // knownGenesis returns a run that an earlier life took part in, or one in
 // progress.
-func (d *Daemon) knownGenesis(w wanted) ([]byte, error) {
+func (d *Daemon) knownGenesis(w wire.GenesisQuery) ([]byte, error) {
 	dirs, err := os.ReadDir(filepath.Join(d.cfg.DataDir, "runs"))
 	if err != nil {
 		return nil, err
@@ -104,7 +79,7 @@ func (d *Daemon) knownGenesis(w wanted) ([]byte, error) {
 		if err != nil {
 			continue
 		}
-		if g, id, err := wire.OpenGenesis(b); err == nil && (id == w.Run || w.Run.IsZero() && g.Name == w.Name) {
+		if g, id, err := wire.OpenGenesis(b); err == nil && w.Names(id, g.Name) {
 			return b, nil
 		}
 	}
@@ -112,15 +87,15 @@ func (d *Daemon) knownGenesis(w wanted) ([]byte, error) {
 }
 
 // findGenesis asks the connected peers for a run until one has it or ctx ends.
-func (d *Daemon) findGenesis(ctx context.Context, w wanted) ([]byte, error) {
+func (d *Daemon) findGenesis(ctx context.Context, w wire.GenesisQuery) ([]byte, error) {
 	for {
 		for _, p := range d.node.Peers() {
-			b, err := d.node.Pull(ctx, p.ID, wire.Marshal(pull{Kind: pullGenesis, Body: wire.Marshal(w)}))
+			b, err := d.node.Pull(ctx, p.ID, wire.Marshal(wire.Pull{Kind: wire.PullGenesis, Body: wire.Marshal(w)}))
 			if err != nil {
 				continue
 			}
 			g, id, err := wire.OpenGenesis(b)
-			if err != nil || !w.Run.IsZero() && id != w.Run || w.Run.IsZero() && g.Name != w.Name {
+			if err != nil || !w.Names(id, g.Name) {
 				d.log.Warn("genesis refused", "peer", p.ID.Short(), "err", err)
 				continue
 			}
@@ -129,13 +104,13 @@ func (d *Daemon) findGenesis(ctx context.Context, w wanted) ([]byte, error) {
 		select {
 		case <-ctx.Done():
 			n := len(d.node.Peers())
-			return nil, exit.Fail(exit.Timeout, errors.Join(ctx.Err()), "none of %d connected peers knows run %s", n, w.label())
+			return nil, exit.Fail(exit.Timeout, errors.Join(ctx.Err()), "none of %d connected peers knows run %s", n, label(w))
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
 }
 
-func (w wanted) label() string {
+func label(w wire.GenesisQuery) string {
 	if w.Run.IsZero() {
 		return w.Name
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
@@ -251,13 +252,13 @@ func (r *run) main(ctx context.Context) {
 // bad is blamed, as on the topic.
 func (r *run) said(from wire.PeerID, b []byte) {
 	switch r.runner.Check(b) {
-	case elastic.Accept:
+	case decide.Accept:
 		if !r.takeHead(b) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			r.runner.Hear(ctx, b)
 		}
-	case elastic.Reject:
+	case decide.Reject:
 		r.d.node.Blame(from)
 	}
 }

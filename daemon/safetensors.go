@@ -6,7 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/train/weights"
 	"github.com/apiary-net/hived/wire"
 )
@@ -27,11 +27,11 @@ func ExportModel(ctx context.Context, dir fs.FS, w io.Writer) (wire.CID, error) 
 	if err != nil {
 		return last.Version, err
 	}
-	m, err := elastic.NewModel(&e.g, schema)
+	m, err := version.NewModel(&e.g, schema)
 	if err != nil {
 		return last.Version, err
 	}
-	v, err := elastic.LoadVectors(ctx, e.g.Schema, last.Version, map[string]int{"params": schema.Params(), "outer": m.OuterLen()}, e.block)
+	v, err := version.LoadVectors(ctx, e.g.Schema, last.Version, map[string]int{"params": schema.Params(), "outer": m.OuterLen()}, e.block)
 	if err != nil {
 		return last.Version, badExport(err)
 	}

@@ -57,12 +57,12 @@ func (s *snapshots) Keep(_ context.Context, version uint64, state wire.CID, bloc
 }
 
 // newest returns the newest placement known here.
-func (s *snapshots) newest() (shards.Snapshot, error) {
+func (s *snapshots) newest() (wire.Snapshot, error) {
 	b, err := s.kv.Get(placementKey)
 	if err != nil {
-		return shards.Snapshot{}, err
+		return wire.Snapshot{}, err
 	}
-	return shards.ParseSnapshot(b)
+	return wire.OpenSnapshot(b)
 }
 
 // Restore implements elastic.Snapshots: it takes the newest placement that a
@@ -71,11 +71,11 @@ func (s *snapshots) Restore(ctx context.Context) (uint64, wire.CID, error) {
 	best, err := s.newest()
 	found := err == nil
 	for _, p := range s.r.d.node.Peers() {
-		b, err := s.r.d.node.Pull(ctx, p.ID, wire.Marshal(pull{Kind: pullSnapshot, Body: s.r.id[:]}))
+		b, err := s.r.d.node.Pull(ctx, p.ID, wire.Marshal(wire.Pull{Kind: wire.PullSnapshot, Body: s.r.id[:]}))
 		if err != nil {
 			continue
 		}
-		snap, err := shards.ParseSnapshot(b)
+		snap, err := wire.OpenSnapshot(b)
 		if err != nil {
 			s.r.d.log.Warn("placement refused", "peer", p.ID.Short(), "err", err)
 			continue
@@ -96,7 +96,7 @@ func (s *snapshots) Restore(ctx context.Context) (uint64, wire.CID, error) {
 }
 
 // restoreStripe gathers k blocks of a stripe and stores its data blocks.
-func (s *snapshots) restoreStripe(ctx context.Context, version uint64, st shards.Stripe) error {
+func (s *snapshots) restoreStripe(ctx context.Context, version uint64, st wire.Stripe) error {
 	have := make([][]byte, len(st.Data)+len(st.Parity))
 	n := 0
 	for i := range have {
@@ -116,7 +116,7 @@ func (s *snapshots) restoreStripe(ctx context.Context, version uint64, st shards
 			n++
 		}
 	}
-	data, err := st.Restore(have)
+	data, err := shards.Restore(st, have)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
 	"github.com/apiary-net/hived/train/nets"
@@ -113,7 +114,7 @@ func (e *exported) blocks() error {
 	for _, f := range es {
 		name := "blocks/" + f.Name()
 		id, err := wire.ParseCID(f.Name())
-		if err != nil || elastic.BlockFile(id) != name {
+		if err != nil || wire.BlockFile(id) != name {
 			return fmt.Errorf("%s: the name is not that of a block: %w", name, errors.Join(err))
 		}
 		b, err := readFile(e.dir, name)
@@ -130,9 +131,9 @@ func (e *exported) blocks() error {
 // chain checks records and certificates in order.
 func (e *exported) chain() error {
 	var book consensus.TableBook
-	var h elastic.History
+	var h rules.History
 	for r := uint64(0); ; r++ {
-		name := elastic.RecordFile(r)
+		name := wire.RecordFile(r)
 		b, err := readFile(e.dir, name)
 		if errors.Is(err, fs.ErrNotExist) && r > 0 {
 			return e.complete()
@@ -140,7 +141,7 @@ func (e *exported) chain() error {
 		if err != nil {
 			return err
 		}
-		p, err := elastic.ParseProven(b)
+		p, err := wire.OpenProven(b)
 		if err == nil {
 			err = e.link(&book, h, p, r)
 		}
@@ -149,7 +150,7 @@ func (e *exported) chain() error {
 		}
 		e.recs = append(e.recs, p.Record)
 		if r == 0 {
-			h = elastic.History{p.Record}
+			h = rules.History{p.Record}
 		} else {
 			h = h.With(p.Record)
 		}
@@ -157,7 +158,7 @@ func (e *exported) chain() error {
 }
 
 // link checks one record against those before it.
-func (e *exported) link(book *consensus.TableBook, h elastic.History, p *elastic.Proven, r uint64) error {
+func (e *exported) link(book *consensus.TableBook, h rules.History, p *wire.Proven, r uint64) error {
 	rec := p.Record
 	if rec.Round != r || rec.Run != e.run {
 		return fmt.Errorf("it is record %d of run %s", rec.Round, rec.Run.Short())
@@ -172,7 +173,7 @@ func (e *exported) link(book *consensus.TableBook, h elastic.History, p *elastic
 			return errors.New("the start record is not signed by the creator")
 		}
 		book.Start(rec.Table)
-		return elastic.ValidateStart(&e.g, e.run, rec.Certified.Version, rec)
+		return rules.ValidateStart(&e.g, e.run, rec.Certified.Version, rec)
 	}
 	c := p.Cert
 	if c == nil || p.Start != nil || c.Value != rec.Digest() || c.Round != r || c.Base != h.Head().Digest() || c.BaseRound != r-1 {
@@ -184,7 +185,7 @@ func (e *exported) link(book *consensus.TableBook, h elastic.History, p *elastic
 	if err := gpbft.Verify(e.run, c, book.At(c.Instance)); err != nil {
 		return err
 	}
-	if err := elastic.Validate(&e.g, e.run, h, rec); err != nil {
+	if err := rules.Validate(&e.g, e.run, h, rec); err != nil {
 		return err
 	}
 	book.Decided(c.Instance, rec.Table)
@@ -206,7 +207,7 @@ func (e *exported) attestations() error {
 	e.attested = make([]wire.Certified, len(e.recs))
 	e.attested[0] = e.recs[0].Certified
 	for r := 1; r < len(e.recs); r++ {
-		name := elastic.AttestFile(uint64(r))
+		name := wire.AttestFile(uint64(r))
 		b, err := readFile(e.dir, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -214,7 +215,7 @@ func (e *exported) attestations() error {
 		if err != nil {
 			return err
 		}
-		envs, err := elastic.ParseAttests(b)
+		envs, err := wire.OpenAttestList(b)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -236,7 +237,7 @@ func (e *exported) attestations() error {
 	for _, rec := range e.recs[1:] {
 		c := rec.Certified
 		if a := e.attested[c.Round]; !a.Version.IsZero() && a.Version != c.Version {
-			return fmt.Errorf("%s: certifies version %s of round %d, two thirds computed %s", elastic.RecordFile(rec.Round), c.Version.Short(), c.Round, a.Version.Short())
+			return fmt.Errorf("%s: certifies version %s of round %d, two thirds computed %s", wire.RecordFile(rec.Round), c.Version.Short(), c.Round, a.Version.Short())
 		}
 	}
 	return nil
@@ -338,12 +339,12 @@ func (e *exported) start() (wire.Schema, []float32, []float32, error) {
 }
 
 // replay recomputes all versions.
-func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *elastic.State, err error) {
+func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *version.State, err error) {
 	schema, params, buffers, err := e.start()
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := elastic.NewModel(&e.g, schema)
+	m, err := version.NewModel(&e.g, schema)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -351,13 +352,13 @@ func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *el
 		return nil, nil, err
 	}
 	if start.ID != e.recs[0].Certified.Version {
-		return nil, nil, fmt.Errorf("%s: start version %s, the seed gives %s", elastic.RecordFile(0), e.recs[0].Certified.Version.Short(), start.ID.Short())
+		return nil, nil, fmt.Errorf("%s: start version %s, the seed gives %s", wire.RecordFile(0), e.recs[0].Certified.Version.Short(), start.ID.Short())
 	}
 	v.From = "contributions"
 	if e.g.Replay == wire.ReplayMerges {
 		v.From = "merges"
 	}
-	last, err = m.Replay(ctx, start, e.recs, e.block, func(s *elastic.State, merged wire.CID) error {
+	last, err = m.Replay(ctx, start, e.recs, e.block, func(s *version.State, merged wire.CID) error {
 		if a := e.attested[s.Round]; !a.Version.IsZero() && (a.Version != s.ID || a.Merged != merged) {
 			return fmt.Errorf("recomputed version %s, two thirds attested %s", s.ID.Short(), a.Version.Short())
 		}
@@ -374,12 +375,12 @@ func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *el
 // block reads blocks of the export; their hashes are checked by whoever asked.
 func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
 	for _, id := range ids {
-		b, err := readFile(e.dir, elastic.BlockFile(id))
+		b, err := readFile(e.dir, wire.BlockFile(id))
 		if err != nil {
 			return err
 		}
 		if !id.Names(b) {
-			return fmt.Errorf("%s: bytes do not match the name", elastic.BlockFile(id))
+			return fmt.Errorf("%s: bytes do not match the name", wire.BlockFile(id))
 		}
 		if err := got(id, b); err != nil {
 			return err
@@ -389,7 +390,7 @@ func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, [
 }
 
 // evaluate measures the first and the last version on the test split.
-func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *elastic.State, dataDir string) error {
+func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *version.State, dataDir string) error {
 	data, err := train.OpenDataOf(e.g.Data[0], dataDir)
 	if err != nil {
 		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: the data is not here")

@@ -6,27 +6,29 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
 // Check judges the bytes of an announcement that a peer forwarded. It may be
 // called concurrently and keeps nothing.
-func (r *Runner) Check(b []byte) Verdict {
+func (r *Runner) Check(b []byte) decide.Verdict {
 	_, v := r.judge(b)
 	return v
 }
 
-func (r *Runner) judge(b []byte) (wire.Envelope, Verdict) {
+func (r *Runner) judge(b []byte) (wire.Envelope, decide.Verdict) {
 	e, err := wire.OpenBlock(b)
 	if err != nil || len(b) > wire.MaxSaid || len(b) > wire.MaxMessage && e.Kind != wire.KindProposal && e.Kind != wire.KindGroupCut {
-		return e, Reject
+		return e, decide.Reject
 	}
-	v := CheckForm(r.cfg.Run, &e)
-	if v == Accept && !r.concerns(&e) {
-		v = Ignore
+	v := decide.CheckForm(r.cfg.Run, &e)
+	if v == decide.Accept && !r.concerns(&e) {
+		v = decide.Ignore
 	}
 	return e, v
 }
@@ -34,17 +36,17 @@ func (r *Runner) judge(b []byte) (wire.Envelope, Verdict) {
 // Hear takes an announcement. What Check does not accept is dropped. It blocks
 // while the run's queue is full.
 func (r *Runner) Hear(ctx context.Context, b []byte) {
-	if e, v := r.judge(b); v == Accept {
-		r.post(ctx, Heard{e})
+	if e, v := r.judge(b); v == decide.Accept {
+		r.post(ctx, decide.Heard{Env: e})
 	}
 }
 
 // Offer is Hear for a caller that cannot wait: while the queue is full an
 // announcement is lost, and pulled later. It returns what Check does.
-func (r *Runner) Offer(b []byte) Verdict {
+func (r *Runner) Offer(b []byte) decide.Verdict {
 	e, v := r.judge(b)
-	if v == Accept {
-		_ = r.events.try(Heard{e})
+	if v == decide.Accept {
+		_ = r.events.try(decide.Heard{Env: e})
 	}
 	return v
 }
@@ -64,12 +66,12 @@ func (r *Runner) Vote(from wire.PeerID, b []byte) {
 
 // Connected tells that a connection to a peer came up or went down.
 func (r *Runner) Connected(ctx context.Context, p wire.PeerID, up bool) {
-	r.post(ctx, Connected{p, up})
+	r.post(ctx, decide.Connected{Peer: p, Up: up})
 	if up {
 		_ = r.ask(ctx, func() {
 			r.fatal(r.agree(AgreeEvent{Rebroadcast: true}))
 			// Rounds of several groups bring many new connections at once.
-			if !r.mach.grouped() || r.env.Now().Sub(r.lastPull) >= pullInterval/2 {
+			if !r.mach.Grouped() || r.env.Now().Sub(r.lastPull) >= pullInterval/2 {
 				r.pullFrom(p)
 			}
 		})
@@ -128,12 +130,12 @@ func (r *Runner) local(id wire.CID) ([]byte, error) {
 
 // getFrom returns a GetBlock that takes what is here and fetches the rest from
 // the connected peers, of whom those named are asked first.
-func (r *Runner) getFrom(first ...wire.PeerID) GetBlock {
+func (r *Runner) getFrom(first ...wire.PeerID) version.GetBlock {
 	return r.getOf(func() []wire.PeerID { return r.holders(first...) })
 }
 
 // getOf is getFrom with the holders, who are named when one is needed.
-func (r *Runner) getOf(holders func() []wire.PeerID) GetBlock {
+func (r *Runner) getOf(holders func() []wire.PeerID) version.GetBlock {
 	return func(ctx context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
 		var lacking []wire.CID
 		for _, id := range ids {
@@ -183,14 +185,14 @@ var errNoBase = errors.New("the base version is not here yet")
 // the version that it must have been trained from, zero while not known; mine
 // names the parts that this peer owns, nil means all. Others are the peers that may
 // have it too; nil means all that are connected.
-func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine func(int) bool, others []wire.PeerID) {
+func (r *Runner) fetchBody(ctx context.Context, c decide.FetchBody, base wire.CID, mine func(int) bool, others []wire.PeerID) {
 	if r.fetchers.enter(ctx) != nil {
 		return
 	}
 	defer r.fetchers.leave()
 	fctx, cancel := r.env.Context(ctx, bodyDeadline)
 	defer cancel()
-	ev := BodyChecked{Header: c.Env.Digest()}
+	ev := decide.BodyChecked{Header: c.Env.Digest()}
 	var nonce []byte
 	var merged []wire.CID
 	var err error
@@ -198,21 +200,21 @@ func (r *Runner) fetchBody(ctx context.Context, c FetchBody, base wire.CID, mine
 	case base.IsZero():
 		err = errNoBase
 	case c.Header.Base != base:
-		err = bad(wire.ReasonStale, "trained from %s, the version is %s", c.Header.Base.Short(), base.Short())
+		err = version.Refuse(wire.ReasonStale, "trained from %s, the version is %s", c.Header.Base.Short(), base.Short())
 	default:
 		if others == nil {
 			others = r.holders()
 		}
 		nonce, merged, err = r.takeBody(fctx, c, mine, others)
 	}
-	var refused *BadBody
+	var refused *version.BadBody
 	switch {
 	case err == nil:
 		ev.Whole, ev.Nonce, ev.Merged = true, nonce, merged
 		if mine != nil {
 			// Also of the own contribution only the parts that this peer owns: the
 			// others must not depend on its sender's life.
-			ev.Parts = bitmap(len(r.model.parts), mine)
+			ev.Parts = bitmap(len(r.model.Parts), mine)
 		}
 	case errors.As(err, &refused):
 		ev.Reason = refused.Reason
@@ -240,9 +242,9 @@ func bitmap(n int, has func(int) bool) []byte {
 
 // takeBody fetches one body whole and keeps it: in memory for the merge, and on
 // disk if this peer sent it or is one of its holders.
-func (r *Runner) takeBody(ctx context.Context, c FetchBody, mine func(int) bool, others []wire.PeerID) (nonce []byte, merged []wire.CID, err error) {
+func (r *Runner) takeBody(ctx context.Context, c decide.FetchBody, mine func(int) bool, others []wire.PeerID) (nonce []byte, merged []wire.CID, err error) {
 	round, get := c.Env.Round, r.getOf(func() []wire.PeerID { return append([]wire.PeerID{c.Env.Sender}, others...) })
-	keep := c.Env.Sender == r.self || mine != nil || Holds(c.Env.Digest(), c.Env.Sender, r.self, others)
+	keep := c.Env.Sender == r.self || mine != nil || rules.Holds(c.Env.Digest(), c.Env.Sender, r.self, others)
 	got := func(id wire.CID, b []byte) {
 		r.cache.put(round, id, b)
 		if !keep {
@@ -255,7 +257,7 @@ func (r *Runner) takeBody(ctx context.Context, c FetchBody, mine func(int) bool,
 	if r.cfg.Genesis.Preset.Cadence.Window {
 		var body *wire.WindowBody
 		err := get(ctx, []wire.CID{c.Header.Body}, func(id wire.CID, b []byte) (err error) {
-			if body, err = CheckWindowBody(&c.Header, b); err == nil {
+			if body, err = version.CheckWindowBody(&c.Header, b); err == nil {
 				got(id, bytes.Clone(b))
 			}
 			return err
@@ -275,49 +277,6 @@ func (r *Runner) takeBody(ctx context.Context, c FetchBody, mine func(int) bool,
 	return body.Nonce, nil, nil
 }
 
-// Holds reports whether self is one of the two holders that keep a header's body
-// besides its sender: those among the others with the least digest of (header,
-// peer).
-func Holds(header wire.Digest, sender, self wire.PeerID, others []wire.PeerID) bool {
-	return Chosen(2, header[:], sender, self, others)
-}
-
-// Chosen reports whether self is one of the n peers that rendezvous hashing chooses
-// for a key among self and the others, but not except: those with the least digest of
-// (key, peer). Thaler and Ravishankar 1998, Using Name-Based Mappings to
-// Increase Hit Rates.
-func Chosen(n int, key []byte, except, self wire.PeerID, others []wire.PeerID) bool {
-	mine, better := score(key, self), 0
-	for _, p := range others {
-		if p != except && p != self && score(key, p).Compare(mine) < 0 {
-			better++
-		}
-	}
-	return better < n
-}
-
-// Choose returns those whom Chosen chooses among peers, ascending by digest.
-func Choose(n int, key []byte, except wire.PeerID, peers []wire.PeerID) []wire.PeerID {
-	type scored struct {
-		peer wire.PeerID
-		by   wire.Digest
-	}
-	var all []scored
-	for _, p := range peers {
-		if p != except {
-			all = append(all, scored{p, score(key, p)})
-		}
-	}
-	slices.SortFunc(all, func(a, b scored) int { return a.by.Compare(b.by) })
-	out := make([]wire.PeerID, 0, n)
-	for _, s := range all[:min(n, len(all))] {
-		out = append(out, s.peer)
-	}
-	return out
-}
-
-func score(key []byte, p wire.PeerID) wire.Digest { return wire.Sum(slices.Concat(key, p[:])) }
-
 // Leave says good-bye: it returns when a record has put this peer to rest and its
 // vote is not needed any more, when the run has ended, or when ctx ends.
 func (r *Runner) Leave(ctx context.Context) {
@@ -325,7 +284,7 @@ func (r *Runner) Leave(ctx context.Context) {
 	for !gone {
 		err := r.ask(ctx, func() {
 			r.mach.Leave()
-			r.queue = append(r.queue, Tick{})
+			r.queue = append(r.queue, decide.Tick{})
 			r.fatal(r.drain())
 			h := r.mach.Head()
 			gone = h == nil || h.Last || len(r.cfg.Net.Peers()) == 0
@@ -360,7 +319,7 @@ type Snapshot struct {
 	Applied  uint64
 	Instance uint64
 	Leader   wire.PeerID // who proposes the next record; zero before the start record
-	Plan     *Plan
+	Plan     *rules.Plan
 	Finished bool
 }
 

@@ -5,89 +5,16 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
-
-// Put writes one file of an export. Names use forward slashes.
-type Put func(name string, b []byte) error
-
-// WriteFile implements ledger.Dir.
-func (p Put) WriteFile(name string, b []byte) error { return p(name, b) }
-
-// In returns a Put whose names get a prefix.
-func (p Put) In(prefix string) Put {
-	return func(name string, b []byte) error { return p(prefix+name, b) }
-}
-
-// RecordFile is the name of record r in an export: a chain item, which is the
-// record with what proves it.
-func RecordFile(r uint64) string { return fmt.Sprintf("records/%08d", r) }
-
-// AttestFile is the name of the attestations of version r.
-func AttestFile(r uint64) string { return fmt.Sprintf("attest/%08d", r) }
-
-// BlockFile is the name of a block. Manifests are blocks too.
-func BlockFile(id wire.CID) string { return "blocks/" + wire.RawDigestCID(id.Digest()).String() }
-
-// Proven is a decided record with what proves it, as an export holds it.
-type Proven struct {
-	Record *wire.Record
-	Raw    []byte
-	Cert   *wire.Cert     // nil for record 0
-	Start  *wire.Envelope // the creator's, of record 0; else nil
-}
-
-// ParseProven decodes a record file.
-func ParseProven(b []byte) (*Proven, error) {
-	var it chainItem
-	if err := wire.Unmarshal(b, &it, maxChainItem); err != nil {
-		return nil, err
-	}
-	p := &Proven{Raw: it.Record}
-	var err error
-	if p.Record, err = wire.OpenRecord(it.Record); err != nil {
-		return nil, err
-	}
-	if p.Cert, err = it.cert(); err != nil {
-		return nil, err
-	}
-	if len(it.Start) > 0 {
-		e, err := wire.OpenBlock(it.Start)
-		if err != nil {
-			return nil, err
-		}
-		p.Start = &e
-	}
-	return p, nil
-}
-
-// attestList is the content of an attest file: envelopes by sender.
-type attestList struct {
-	_         struct{} `cbor:",toarray"`
-	Envelopes [][]byte
-}
-
-// ParseAttests decodes an attest file.
-func ParseAttests(b []byte) ([]wire.Envelope, error) {
-	var l attestList
-	if err := wire.Unmarshal(b, &l, wire.MaxBlock); err != nil {
-		return nil, err
-	}
-	var out []wire.Envelope
-	for _, raw := range l.Envelopes {
-		e, err := wire.Open(raw)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, e)
-	}
-	return out, nil
-}
 
 // Export writes the chain of records, the attestations, and every block that a
 // replay needs: bodies of what counts (or, in windows, the merged gradients), and
 // the final version. What this peer lacks it takes from others.
-func (r *Runner) Export(ctx context.Context, put Put) error {
+func (r *Runner) Export(ctx context.Context, put wire.Put) error {
 	attests := map[uint64]map[wire.PeerID]wire.Envelope{}
 	add := func(e wire.Envelope) {
 		if attests[e.Round] == nil {
@@ -104,10 +31,10 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 			add(e)
 		}
 	}
-	var h History // before the record
-	err := r.chain.walk(0, func(it *openedItem) error {
-		rec := it.rec
-		if err := put(RecordFile(rec.Round), wire.Marshal(it.chainItem)); err != nil {
+	var h rules.History // before the record
+	err := r.chain.walk(0, func(it *wire.OpenedItem) error {
+		rec := it.Rec
+		if err := put(wire.RecordFile(rec.Round), wire.Marshal(it.ChainItem)); err != nil {
 			return err
 		}
 		for _, raw := range rec.Attests {
@@ -118,7 +45,7 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 			add(e)
 		}
 		if len(h) == 0 {
-			h = History{rec}
+			h = rules.History{rec}
 			return nil
 		}
 		if err := r.exportBlocks(ctx, rec, h, put); err != nil {
@@ -131,39 +58,39 @@ func (r *Runner) Export(ctx context.Context, put Put) error {
 		return fmt.Errorf("export run %s: %w", r.cfg.Run.Short(), err)
 	}
 	for round, m := range attests {
-		l := attestList{}
-		for _, e := range values(m, every) {
+		l := wire.AttestList{}
+		for _, e := range decide.Values(m, decide.Every) {
 			l.Envelopes = append(l.Envelopes, e.Bytes())
 		}
-		if err := put(AttestFile(round), wire.Marshal(l)); err != nil {
+		if err := put(wire.AttestFile(round), wire.Marshal(l)); err != nil {
 			return err
 		}
 	}
 	return r.exportState(ctx, put)
 }
 
-func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, put Put) error {
-	write := func(id wire.CID, b []byte) error { return put(BlockFile(id), b) }
+func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h rules.History, put wire.Put) error {
+	write := func(id wire.CID, b []byte) error { return put(wire.BlockFile(id), b) }
 	if r.cfg.Genesis.Preset.Cadence.Window {
-		for _, id := range rec.Merged[:WindowSteps(rec, h.Head())] {
-			err := eachBlock(ctx, id, r.getFrom(), func(b []byte) error { return write(wire.RawCID(b), b) })
+		for _, id := range rec.Merged[:rules.WindowSteps(rec, h.Head())] {
+			err := version.EachBlock(ctx, id, r.getFrom(), func(b []byte) error { return write(wire.RawCID(b), b) })
 			if err != nil {
 				return fmt.Errorf("merged gradient: %w", err)
 			}
 		}
 		return nil
 	}
-	headers, err := CountedHeaders(rec)
+	headers, err := rules.CountedHeaders(rec)
 	if err != nil {
 		return err
 	}
 	if err := r.exportBodies(ctx, headers, nil, write); err != nil {
 		return err
 	}
-	s := setting{r.cfg.Genesis, rec.Run, h.Head(), r.mach.cfg.Plans.After(h)}
-	for _, o := range CountedGroups(rec) {
-		members := membersOf(rec, o)
-		v, err := fetchGroupCut(ctx, s, o, r.getFrom(members...))
+	s := rules.Setting{Genesis: r.cfg.Genesis, Run: rec.Run, Prev: h.Head(), Plan: r.mach.Cfg.Plans.After(h)}
+	for _, o := range rules.CountedGroups(rec) {
+		members := rules.MembersOf(rec, o)
+		v, err := version.FetchGroupCut(ctx, s, o, r.getFrom(members...))
 		if err != nil {
 			return err
 		}
@@ -179,12 +106,12 @@ func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h History, 
 
 // exportBodies writes the bodies of counted headers, which their senders have,
 // and perhaps others. Several are fetched at a time.
-func (r *Runner) exportBodies(ctx context.Context, headers []CountedHeader, others []wire.PeerID, write func(wire.CID, []byte) error) error {
+func (r *Runner) exportBodies(ctx context.Context, headers []rules.CountedHeader, others []wire.PeerID, write func(wire.CID, []byte) error) error {
 	ctx, cancel := r.env.Context(ctx, Forever)
 	defer cancel()
 	var mu sync.Mutex // of failed and write
 	var failed error
-	fail := func(h CountedHeader, err error) {
+	fail := func(h rules.CountedHeader, err error) {
 		if failed == nil && err != nil {
 			failed = fmt.Errorf("contribution of %s: %w", h.Env.Sender.Short(), err)
 			cancel()
@@ -217,10 +144,10 @@ func (r *Runner) exportBodies(ctx context.Context, headers []CountedHeader, othe
 }
 
 // exportState writes the newest version here.
-func (r *Runner) exportState(ctx context.Context, put Put) error {
+func (r *Runner) exportState(ctx context.Context, put wire.Put) error {
 	var id wire.CID
 	if err := r.ask(ctx, func() { id = r.version }); err != nil {
 		return err
 	}
-	return eachBlock(ctx, id, r.getFrom(), func(b []byte) error { return put(BlockFile(wire.RawCID(b)), b) })
+	return version.EachBlock(ctx, id, r.getFrom(), func(b []byte) error { return put(wire.BlockFile(wire.RawCID(b)), b) })
 }

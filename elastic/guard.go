@@ -3,6 +3,8 @@ package elastic
 import (
 	"time"
 
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -61,10 +63,10 @@ func (r *Runner) mayVote(p wire.PeerID) bool {
 
 // sliceFits reports whether a slice is one that a member sends about now, and no
 // longer than its part.
-func (r *Runner) sliceFits(from wire.PeerID, s *slice) bool {
+func (r *Runner) sliceFits(from wire.PeerID, s *wire.Slice) bool {
 	c, p := r.crowd.Load(), r.cfg.Genesis.Preset
 	window := p.Cadence.Window
-	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.parts) || s.Round < c.head || s.Round > c.head+2 {
+	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.Parts) || s.Round < c.head || s.Round > c.head+2 {
 		return false
 	}
 	if !c.seated(from) && s.Round < c.head+2 { // the next record may seat it
@@ -73,11 +75,11 @@ func (r *Runner) sliceFits(from wire.PeerID, s *slice) bool {
 	if !window && (!p.Reduced() || !s.Merged || s.Step != 0) || s.Step >= wire.MaxWindow {
 		return false
 	}
-	n := r.model.parts[s.Part].Hi - r.model.parts[s.Part].Lo
+	n := r.model.Parts[s.Part].Hi - r.model.Parts[s.Part].Lo
 	if s.Merged {
-		return len(s.Data) == n*wire.Vector{Type: mergedType(p.Merged)}.Width()
+		return len(s.Data) == n*wire.Vector{Type: version.MergedType(p.Merged)}.Width()
 	}
-	return len(s.Data) <= r.model.codec.MaxSize(n)
+	return len(s.Data) <= r.model.Codec.MaxSize(n)
 }
 
 // keepEarly adds a slice of a later round to those that wait for it. One sender
@@ -109,7 +111,7 @@ func (r *Runner) openAll(from wire.PeerID, raws [][]byte) []wire.Envelope {
 	var out []wire.Envelope
 	for _, raw := range raws {
 		e, err := wire.OpenBlock(raw)
-		if err == nil && (len(raw) <= wire.MaxMessage || e.Kind == wire.KindProposal || e.Kind == wire.KindGroupCut) && CheckForm(r.cfg.Run, &e) == Accept && r.concerns(&e) {
+		if err == nil && (len(raw) <= wire.MaxMessage || e.Kind == wire.KindProposal || e.Kind == wire.KindGroupCut) && decide.CheckForm(r.cfg.Run, &e) == decide.Accept && r.concerns(&e) {
 			out = append(out, e)
 		}
 	}
@@ -122,7 +124,7 @@ func (r *Runner) overdue() {
 	if p == nil {
 		return
 	}
-	since := r.env.Now().Sub(r.mach.learnt)
+	since := r.env.Now().Sub(r.mach.Learnt)
 	if since < p.Deadline+2*time.Second {
 		return
 	}

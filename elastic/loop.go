@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -58,11 +59,11 @@ func (r *Runner) runJobs(ctx context.Context) {
 // loop owns the machine, the agreement and the slots.
 func (r *Runner) loop(ctx context.Context) error {
 	if len(r.mach.History()) == 0 {
-		r.queue = append(r.queue, Applied{Round: 0, Version: r.work.state.ID})
+		r.queue = append(r.queue, decide.Applied{Round: 0, Version: r.work.state.ID})
 	}
 	r.connect()
 	r.queue = append(r.queue, r.connections()...)
-	r.queue = append(r.queue, Tick{})
+	r.queue = append(r.queue, decide.Tick{})
 	r.tickAt = r.env.Now().Add(pullInterval)
 	for ctx.Err() == nil {
 		took, err := r.takeIn()
@@ -82,17 +83,17 @@ func (r *Runner) loop(ctx context.Context) error {
 // connections says who is connected as the run begins here, and of the peers of the
 // round that an earlier life began who is not yet: who is gone already does not go
 // once more.
-func (r *Runner) connections() (out []Event) {
+func (r *Runner) connections() (out []decide.Event) {
 	connected := r.cfg.Net.Peers()
 	for _, p := range connected {
-		out = append(out, Connected{Peer: p, Up: true})
+		out = append(out, decide.Connected{Peer: p, Up: true})
 	}
 	if r.mach.Plan() == nil {
 		return out
 	}
-	for _, p := range r.mach.exchanging() {
+	for _, p := range r.mach.Exchanging() {
 		if p != r.self && !slices.Contains(connected, p) {
-			out = append(out, Connected{Peer: p})
+			out = append(out, decide.Connected{Peer: p})
 		}
 	}
 	return out
@@ -112,7 +113,7 @@ func (r *Runner) takeIn() (took bool, err error) {
 		if err := r.agree(AgreeEvent{Vote: &env}); err != nil {
 			return took, err
 		}
-		r.queue = append(r.queue, Tick{})
+		r.queue = append(r.queue, decide.Tick{})
 	}
 	if c, ok := r.calls.take(); ok {
 		took = true
@@ -135,7 +136,7 @@ func (r *Runner) takeDue() (due bool, err error) {
 		return true
 	}
 	if passed(&r.wakeAt) {
-		r.queue = append(r.queue, Tick{})
+		r.queue = append(r.queue, decide.Tick{})
 	}
 	if passed(&r.alarmAt) {
 		if err := r.agree(AgreeEvent{Alarm: true}); err != nil {
@@ -169,12 +170,12 @@ func (r *Runner) drain() error {
 		ev := r.queue[0]
 		r.queue = r.queue[1:]
 		switch ev := ev.(type) {
-		case Applied:
+		case decide.Applied:
 			r.version = ev.Version
 			r.trouble(ev.Err)
-		case TrainFailed:
+		case decide.TrainFailed:
 			r.trouble(ev.Err)
-		case Trained:
+		case decide.Trained:
 			r.trouble(nil)
 		}
 		for _, c := range r.mach.Step(r.env.Now(), ev) {
@@ -182,10 +183,10 @@ func (r *Runner) drain() error {
 				return err
 			}
 		}
-		if c, ok := ev.(Connected); ok && !c.Up && r.mach.Plan() != nil && r.mach.Plan().Share(c.Peer) != nil {
+		if c, ok := ev.(decide.Connected); ok && !c.Up && r.mach.Plan() != nil && r.mach.Plan().Share(c.Peer) != nil {
 			r.endWindow() // no step can be whole without it
 		}
-		if h, ok := ev.(Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
+		if h, ok := ev.(decide.Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
 			r.cache.commit(h.Env.Sender)
 			if h.Env.Sender != r.self {
 				r.endWindow()
@@ -202,4 +203,4 @@ func (r *Runner) drain() error {
 
 // post gives an event to the loop from another task. It waits while the queue is
 // full, until ctx or the run ends.
-func (r *Runner) post(ctx context.Context, ev Event) { _ = r.events.put(ctx, Forever, ev) }
+func (r *Runner) post(ctx context.Context, ev decide.Event) { _ = r.events.put(ctx, Forever, ev) }

@@ -55,7 +55,7 @@ type Network interface {
 	// Send gives one message to one peer, in order, within a deadline.
 	Send(ctx context.Context, to wire.PeerID, kind SendKind, b []byte) error
 	// Pull asks one peer for round state.
-	Pull(ctx context.Context, from wire.PeerID, req []byte) (*Answer, error)
+	Pull(ctx context.Context, from wire.PeerID, req []byte) (*wire.PullAnswer, error)
 	// Fetch gets blocks from any of the holders and checks their hashes.
 	Fetch(ctx context.Context, ids []wire.CID, from []wire.PeerID, got func(wire.CID, []byte) error) error
 	// Peers returns the connected peers.

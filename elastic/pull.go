@@ -8,13 +8,14 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/wire"
 )
 
 // Answer answers another peer's pull.
-func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
-	var req pullRequest
-	if err := wire.Unmarshal(b, &req, maxPullRequest); err != nil {
+func (r *Runner) Answer(ctx context.Context, b []byte) (*wire.PullAnswer, error) {
+	var req wire.PullRequest
+	if err := wire.Unmarshal(b, &req, wire.MaxPullRequest); err != nil {
 		return nil, err
 	}
 	if req.Run != r.cfg.Run {
@@ -25,7 +26,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
 	if err := r.ask(ctx, func() { envs, next = r.mach.Known(), r.mach.NextInstance() }); err != nil {
 		return nil, err
 	}
-	ans := &Answer{}
+	ans := &wire.PullAnswer{}
 	size := 0
 	for i := req.Next; ; i++ {
 		raw, err := r.chain.raw(i)
@@ -35,7 +36,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read record %d: %w", i, err)
 		}
-		if size += len(raw); size > pullBudget {
+		if size += len(raw); size > wire.PullBudget {
 			break
 		}
 		ans.Items = append(ans.Items, raw)
@@ -53,7 +54,7 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*Answer, error) {
 		if known[string(d[:8])] || !req.Composes && (e.Kind == wire.KindProposal || e.Kind == wire.KindReady) {
 			continue
 		}
-		if size += len(raw); size > pullBudget {
+		if size += len(raw); size > wire.PullBudget {
 			break
 		}
 		ans.Envelopes = append(ans.Envelopes, raw)
@@ -67,7 +68,7 @@ func (r *Runner) pullSome() {
 	if r.env.Now().Sub(r.lastPull) < pullInterval/2 {
 		return
 	}
-	if peers := r.mach.informed(r.cfg.Net.Peers(), r.env.Now()); len(peers) > 0 {
+	if peers := r.mach.Informed(r.cfg.Net.Peers(), r.env.Now()); len(peers) > 0 {
 		r.pullFrom(peers[r.cfg.Rand.IntN(len(peers))])
 	}
 }
@@ -80,12 +81,12 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 	}
 	r.pulling[p] = false
 	r.lastPull = r.env.Now()
-	req := pullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Composes: r.mach.composes()}
+	req := wire.PullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Composes: r.mach.Composes()}
 	if h := r.mach.Head(); h != nil {
 		req.Next = h.Round + 1
 	}
 	for i, e := range r.mach.Known() {
-		if i == maxKnown {
+		if i == wire.MaxKnown {
 			break
 		}
 		d := e.Digest()
@@ -108,7 +109,7 @@ func (r *Runner) pullFrom(p wire.PeerID) {
 
 // pull asks p once and returns nil if it gave nothing of use. The next pull from
 // p waits until it has returned.
-func (r *Runner) pull(p wire.PeerID, req []byte) (*Answer, []wire.Envelope) {
+func (r *Runner) pull(p wire.PeerID, req []byte) (*wire.PullAnswer, []wire.Envelope) {
 	ctx, cancel := r.env.Context(r.ctx, 10*time.Second)
 	defer cancel()
 	ans, err := r.cfg.Net.Pull(ctx, p, req)
@@ -121,7 +122,7 @@ func (r *Runner) pull(p wire.PeerID, req []byte) (*Answer, []wire.Envelope) {
 
 // takeAnswer checks and feeds what a pull for the records from next on brought. It
 // runs in the loop.
-func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *Answer, envs []wire.Envelope) {
+func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *wire.PullAnswer, envs []wire.Envelope) {
 	for i, raw := range ans.Items {
 		if h := r.mach.Head(); h != nil && h.Round >= next+uint64(i) {
 			continue // it came another way meanwhile
@@ -138,11 +139,11 @@ func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *Answer, envs []w
 			return
 		}
 		if c.Instance >= r.mach.NextInstance() && r.cfg.Agree.Verify(&c) == nil {
-			r.queue = append(r.queue, Decided{Cert: c})
+			r.queue = append(r.queue, decide.Decided{Cert: c})
 		}
 	}
 	for _, e := range envs {
-		r.queue = append(r.queue, Heard{e})
+		r.queue = append(r.queue, decide.Heard{Env: e})
 	}
 	r.fatal(r.drain())
 }
@@ -151,11 +152,11 @@ func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *Answer, envs []w
 // at: each certificate is checked against the table that the records before it
 // gave.
 func (r *Runner) takeItem(raw []byte) error {
-	it, err := openItem(raw)
+	it, err := wire.OpenChainItem(raw)
 	if err != nil {
 		return err
 	}
-	rec, head := it.rec, r.mach.Head()
+	rec, head := it.Rec, r.mach.Head()
 	if rec.Round == 0 {
 		if head != nil {
 			return nil
@@ -164,21 +165,21 @@ func (r *Runner) takeItem(raw []byte) error {
 		if err != nil || env.Kind != wire.KindProposal || env.Run != r.cfg.Run || env.Sender != r.cfg.Genesis.Creator || !bytes.Equal(env.Body, it.Record) {
 			return fmt.Errorf("start record is not the creator's: %w", errors.Join(err))
 		}
-		r.queue = append(r.queue, Started{rec, env})
+		r.queue = append(r.queue, decide.Started{Record: rec, Env: env})
 		return r.drain()
 	}
 	if head == nil || rec.Round != head.Round+1 {
 		return nil
 	}
-	c, err := it.cert()
+	c, err := it.OpenCert()
 	if err != nil || c == nil || c.Value != rec.Digest() || c.Base != head.Digest() || c.Instance < r.mach.NextInstance() {
 		return fmt.Errorf("record %d has no fitting certificate: %w", rec.Round, errors.Join(err))
 	}
 	if err := r.cfg.Agree.Verify(c); err != nil {
 		return err
 	}
-	ev := Decided{Cert: *c, Record: rec}
-	if it.lean {
+	ev := decide.Decided{Cert: *c, Record: rec}
+	if it.Lean {
 		ev.Item = raw
 	}
 	r.queue = append(r.queue, ev)

@@ -7,23 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
 // partTimeout is how long a peer waits for merged parts without progress before
 // it merges what is lacking itself.
 const partTimeout = 3 * time.Second
-
-// activeIn returns the peers that were planned for in the round after prev.
-func activeIn(prev *wire.Record) []wire.PeerID {
-	var out []wire.PeerID
-	for _, s := range prev.Roster {
-		if s.Active {
-			out = append(out, s.Peer)
-		}
-	}
-	return out
-}
 
 // reduction is the merge of one decided cut under a reduced topology: each part
 // is merged by its owner and sent to all. Whoever lacks a part merges it itself:
@@ -32,11 +23,11 @@ func activeIn(prev *wire.Record) []wire.PeerID {
 type reduction struct {
 	w       *worker
 	rec     *wire.Record
-	headers []CountedHeader
+	headers []rules.CountedHeader
 	members []wire.PeerID
 	owners  []int
 	self    int
-	in      []Counted // indexes of the counted bodies; fetched when first needed
+	in      []version.Counted // indexes of the counted bodies; fetched when first needed
 	blocks  map[wire.CID][]byte
 	update  []float32
 	done    []bool // by part
@@ -45,14 +36,14 @@ type reduction struct {
 // reducedUpdates computes the merged update of a round whose parts are merged by
 // their owners.
 func (w *worker) reducedUpdates(ctx context.Context, rec, prev *wire.Record) ([][]float32, wire.CID, error) {
-	headers, err := CountedHeaders(rec)
+	headers, err := rules.CountedHeaders(rec)
 	if err != nil {
 		return nil, wire.CID{}, err
 	}
-	members := activeIn(prev)
+	members := rules.ActiveIn(prev)
 	m := w.r.model
-	d := &reduction{w: w, rec: rec, headers: headers, members: members, owners: ownersOf(m.parts, len(members)),
-		self: slices.Index(members, w.r.self), blocks: map[wire.CID][]byte{}, update: make([]float32, m.params), done: make([]bool, len(m.parts))}
+	d := &reduction{w: w, rec: rec, headers: headers, members: members, owners: rules.PartOwners(m.Parts, len(members)),
+		self: slices.Index(members, w.r.self), blocks: map[wire.CID][]byte{}, update: make([]float32, m.Params), done: make([]bool, len(m.Parts))}
 	rctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	if d.self >= 0 {
@@ -64,7 +55,7 @@ func (w *worker) reducedUpdates(ctx context.Context, rec, prev *wire.Record) ([]
 	if err := d.fill(rctx); err != nil {
 		return nil, wire.CID{}, err
 	}
-	id, err := MergedCID(m.digest, m.g.Preset.Merged, d.update, nil)
+	id, err := version.MergedCID(m.Digest, m.G.Preset.Merged, d.update, nil)
 	return [][]float32{d.update}, id, err
 }
 
@@ -89,26 +80,26 @@ func (d *reduction) mergePart(ctx context.Context, i int) error {
 			return fmt.Errorf("part %d of %s: %w", i, d.headers[k].Env.Sender.Short(), err)
 		}
 	}
-	p := m.parts[i]
+	p := m.Parts[i]
 	if err := m.MergePart(i, d.in, d.update[p.Lo:p.Hi]); err != nil {
 		return err
 	}
-	encodeMerged(m.g.Preset.Merged, d.update[p.Lo:p.Hi]) // rounds to what others decode
+	version.EncodeMerged(m.G.Preset.Merged, d.update[p.Lo:p.Hi]) // rounds to what others decode
 	d.done[i] = true
 	return nil
 }
 
-func (d *reduction) get(sender wire.PeerID) GetBlock { return d.w.r.getFrom(sender) }
+func (d *reduction) get(sender wire.PeerID) version.GetBlock { return d.w.r.getFrom(sender) }
 
 // indexes fetches the index blocks of the counted bodies.
 func (d *reduction) indexes(ctx context.Context) error {
-	var in []Counted
+	var in []version.Counted
 	for _, h := range d.headers {
 		body, err := d.w.r.model.FetchBody(ctx, &h.Header, func(int) bool { return false }, d.get(h.Env.Sender), func(wire.CID, []byte) {})
 		if err != nil {
 			return fmt.Errorf("index of %s: %w", h.Env.Sender.Short(), err)
 		}
-		in = append(in, Counted{Samples: h.Samples, Body: body, Part: func(i int) ([]byte, error) {
+		in = append(in, version.Counted{Samples: h.Samples, Body: body, Part: func(i int) ([]byte, error) {
 			return d.blocks[wire.RawDigestCID(body.Parts[i].Block)], nil
 		}})
 	}
@@ -119,14 +110,14 @@ func (d *reduction) indexes(ctx context.Context) error {
 // mergeOwn merges the own parts and sends them to the other members.
 func (d *reduction) mergeOwn(ctx context.Context) error {
 	m := d.w.r.model
-	for i, p := range m.parts {
+	for i, p := range m.Parts {
 		if d.owners[i] != d.self {
 			continue
 		}
 		if err := d.mergePart(ctx, i); err != nil {
 			return err
 		}
-		b := wire.Marshal(slice{Run: d.w.r.cfg.Run, Round: d.rec.Round, Part: uint32(i), Merged: true, Data: encodeMerged(m.g.Preset.Merged, d.update[p.Lo:p.Hi])})
+		b := wire.Marshal(wire.Slice{Run: d.w.r.cfg.Run, Round: d.rec.Round, Part: uint32(i), Merged: true, Data: version.EncodeMerged(m.G.Preset.Merged, d.update[p.Lo:p.Hi])})
 		for _, to := range d.members {
 			if to == d.w.r.self {
 				continue
@@ -173,8 +164,8 @@ func (d *reduction) take(in sliceIn) bool {
 		return false
 	}
 	m := d.w.r.model
-	p := m.parts[i]
-	if err := decodeMerged(m.g.Preset.Merged, d.update[p.Lo:p.Hi], in.s.Data); err != nil {
+	p := m.Parts[i]
+	if err := version.DecodeMerged(m.G.Preset.Merged, d.update[p.Lo:p.Hi], in.s.Data); err != nil {
 		d.w.r.log.Warn("merged part refused", "peer", in.from.Short(), "err", err)
 		return false
 	}

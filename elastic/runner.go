@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -36,7 +39,7 @@ type Config struct {
 	Observe func(Info)
 	Logger  *slog.Logger // default: discards
 	Env     Env          // default: Threads
-	Plans   *Plans       // of the run; default: its own
+	Plans   *rules.Plans // of the run; default: its own
 	Rand    *rand.Rand   // picks whom to pull from; default: seeded by the key
 }
 
@@ -80,15 +83,15 @@ type Runner struct {
 	cfg   Config
 	env   Env
 	self  wire.PeerID
-	model *Model
-	mach  *Machine // owned by the loop
+	model *version.Model
+	mach  *decide.Machine // owned by the loop
 	chain *chain
 	cache *cache
 	crowd atomic.Pointer[crowd] // replaced by the loop
 	log   *slog.Logger
 
 	inbox  Signal // there is something for the loop
-	events *mailbox[Event]
+	events *mailbox[decide.Event]
 	votes  *mailbox[wire.Envelope]
 	calls  *mailbox[*call]
 	jobs   *mailbox[func(context.Context)] // for the worker
@@ -100,13 +103,13 @@ type Runner struct {
 	work *worker // owned by the worker task
 
 	// The rest is owned by the loop.
-	queue     []Event   // fed back to the machine before anything else
-	wakeAt    time.Time // when the machine wants a Tick
-	alarmAt   time.Time // when the engine wants an alarm; zero: never
-	tickAt    time.Time // when somebody is asked for what is lacking
-	fetchers  *gate     // bounds concurrent body fetches
-	merges    *gate     // bounds concurrent merges and fetches of groups
-	startedAt time.Time // when the engine's instance started
+	queue     []decide.Event // fed back to the machine before anything else
+	wakeAt    time.Time      // when the machine wants a Tick
+	alarmAt   time.Time      // when the engine wants an alarm; zero: never
+	tickAt    time.Time      // when somebody is asked for what is lacking
+	fetchers  *gate          // bounds concurrent body fetches
+	merges    *gate          // bounds concurrent merges and fetches of groups
+	startedAt time.Time      // when the engine's instance started
 	decideIn  time.Duration
 	stopTrain context.CancelFunc
 	version   wire.CID // newest version here
@@ -149,7 +152,7 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.New(rand.NewPCG(uint64(self[0])<<8|uint64(self[1]), uint64(self[2])<<8|uint64(self[3])))
 	}
-	model, err := NewModel(cfg.Genesis, cfg.Trainer.Schema())
+	model, err := version.NewModel(cfg.Genesis, cfg.Trainer.Schema())
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +162,11 @@ func New(cfg Config) (*Runner, error) {
 	env, inbox := cfg.Env, cfg.Env.NewSignal()
 	r := &Runner{cfg: cfg, env: env, self: self, model: model, chain: &chain{kv: cfg.KV}, cache: newCache(),
 		log:   cfg.Logger.With("run", cfg.Run.Short()),
-		inbox: inbox, events: newMailbox[Event](env, inbox, eventQueue), votes: newMailbox[wire.Envelope](env, inbox, eventQueue),
+		inbox: inbox, events: newMailbox[decide.Event](env, inbox, eventQueue), votes: newMailbox[wire.Envelope](env, inbox, eventQueue),
 		calls: newMailbox[*call](env, inbox, eventQueue), jobs: newMailbox[func(context.Context)](env, env.NewSignal(), 16),
 		slices: newMailbox[sliceIn](env, env.NewSignal(), 1024), ended: make(chan struct{}), idle: env.NewSignal(),
 		fetchers: newGate(env, maxFetchers), merges: newGate(env, maxFetchers), pulling: map[wire.PeerID]bool{}}
-	r.mach = NewMachine(MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: len(model.parts)})
+	r.mach = decide.NewMachine(decide.MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: len(model.Parts)})
 	r.crowd.Store(crowdOf(nil))
 	r.work = &worker{r: r}
 	if err := r.restore(); err != nil {
@@ -176,15 +179,15 @@ func New(cfg Config) (*Runner, error) {
 // restore replays the persisted chain into the agreement and the machine, and
 // loads the newest local state.
 func (r *Runner) restore() error {
-	var h History
+	var h rules.History
 	next := uint64(0)
 	first, err := r.chain.tail()
 	if err != nil {
 		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
 	}
-	err = r.chain.walk(first, func(it *openedItem) error {
-		rec := it.rec
-		c, err := it.cert()
+	err = r.chain.walk(first, func(it *wire.OpenedItem) error {
+		rec := it.Rec
+		c, err := it.OpenCert()
 		if err != nil {
 			return err
 		}
@@ -195,7 +198,7 @@ func (r *Runner) restore() error {
 			r.cfg.Agree.Final(0, rec)
 		}
 		if len(h) == 0 {
-			h = History{rec}
+			h = rules.History{rec}
 		} else {
 			h = h.With(rec)
 		}
@@ -221,61 +224,61 @@ func (r *Runner) restore() error {
 }
 
 // do executes one command. An error means that this peer must stop.
-func (r *Runner) do(c Command) error {
+func (r *Runner) do(c decide.Command) error {
 	switch c := c.(type) {
-	case PersistRecord:
-		r.queue = append(r.queue, Tick{})
+	case decide.PersistRecord:
+		r.queue = append(r.queue, decide.Tick{})
 		return r.persistRecord(c)
-	case PersistCert:
-		r.queue = append(r.queue, Tick{})
+	case decide.PersistCert:
+		r.queue = append(r.queue, decide.Tick{})
 		if err := r.chain.putBase(c.Cert); err != nil {
 			return err
 		}
 		r.cfg.Agree.Final(c.Cert.Instance, nil)
-	case Say:
+	case decide.Say:
 		return r.say(c)
-	case Train:
+	case decide.Train:
 		return r.train(c)
-	case StopTraining:
+	case decide.StopTraining:
 		if r.stopTrain != nil {
 			r.stopTrain()
 		}
-	case FetchBody:
+	case decide.FetchBody:
 		base := wire.CID{} // of the open round, once it exists here
 		if r.mach.Applied()+1 == c.Env.Round {
 			base = r.version
 		}
 		mine := r.ownParts(c.Env.Sender, c.Rest)
 		var others []wire.PeerID
-		if r.mach.grouped() {
-			others = r.mach.companions()
+		if r.mach.Grouped() {
+			others = r.mach.Companions()
 		}
 		r.spawn(func() { r.fetchBody(r.ctx, c, base, mine, others) })
-	case MergeGroup:
-		round, members := r.mach.Plan().Round, r.mach.exchanging()
+	case decide.MergeGroup:
+		round, members := r.mach.Plan().Round, r.mach.Exchanging()
 		r.spawn(func() { r.mergeGroup(r.ctx, c.View, round, members) })
-	case FetchGroup:
+	case decide.FetchGroup:
 		r.spawn(func() { r.fetchGroup(r.ctx, c) })
-	case StartInstance:
+	case decide.StartInstance:
 		r.startedAt = r.env.Now()
 		return r.agree(AgreeEvent{Start: &AgreeStart{Instance: c.Instance, Base: c.Base, Proposal: c.Proposal}})
-	case Apply:
+	case decide.Apply:
 		attested := r.mach.Attested(c.Record.Round)
 		return r.jobs.put(r.ctx, Forever, func(ctx context.Context) { r.work.apply(ctx, c, attested) })
-	case PullRecord:
+	case decide.PullRecord:
 		r.pullSome()
-	case PullFrom:
+	case decide.PullFrom:
 		r.pullFrom(c.Peer)
-	case RoundDone:
+	case decide.RoundDone:
 		info := &RoundInfo{Record: c.Record, Took: c.Took, Decide: r.decideIn, Bytes: r.work.sent.Load()}
 		if c.Cert != nil {
 			info.Instance = c.Cert.Instance
 		}
 		r.cfg.Observe(Info{Round: info})
 		r.decideIn = 0
-	case Wake:
+	case decide.Wake:
 		r.wakeAt = c.At
-	case Finished:
+	case decide.Finished:
 		select {
 		case <-r.ended:
 		default:
@@ -298,10 +301,10 @@ func (r *Runner) ownParts(sender wire.PeerID, rest bool) func(int) bool {
 	}
 	members := p.Peers()
 	self := slices.Index(members, r.self)
-	owners := ownersOf(r.model.parts, len(members))
+	owners := rules.PartOwners(r.model.Parts, len(members))
 	silent := map[wire.PeerID]bool{}
 	if rest {
-		for _, p := range r.mach.silentOwners() {
+		for _, p := range r.mach.SilentOwners() {
 			silent[p] = true
 		}
 	}
@@ -314,7 +317,7 @@ func (r *Runner) ownParts(sender wire.PeerID, rest bool) func(int) bool {
 	}
 }
 
-func (r *Runner) persistRecord(c PersistRecord) error {
+func (r *Runner) persistRecord(c decide.PersistRecord) error {
 	if err := r.chain.put(c); err != nil {
 		return err
 	}
@@ -340,13 +343,13 @@ func (r *Runner) connect() {
 		ctx, cancel := r.env.Context(r.ctx, 2*sendLimit)
 		defer cancel()
 		for _, p := range r.cfg.Net.Keep(ctx, need) {
-			r.post(r.ctx, Connected{Peer: p})
+			r.post(r.ctx, decide.Connected{Peer: p})
 		}
 	})
 }
 
 // say signs, makes durable, announces and hears a statement.
-func (r *Runner) say(c Say) error {
+func (r *Runner) say(c decide.Say) error {
 	env, err := r.seal(c)
 	if err != nil {
 		return err
@@ -359,7 +362,7 @@ func (r *Runner) say(c Say) error {
 			r.log.Debug("announcement failed", "kind", env.Kind.String(), "err", err)
 		}
 	})
-	r.queue = append(r.queue, Heard{env})
+	r.queue = append(r.queue, decide.Heard{Env: env})
 	return nil
 }
 
@@ -372,7 +375,7 @@ func (r *Runner) announce(ctx context.Context, to []wire.PeerID, b []byte) error
 }
 
 // seal returns the statement that c's slot holds, or signs c and fills the slot.
-func (r *Runner) seal(c Say) (wire.Envelope, error) {
+func (r *Runner) seal(c decide.Say) (wire.Envelope, error) {
 	key := []byte(slotPrefix + c.Slot)
 	if c.Slot != "" && !c.Latest {
 		if old, err := r.cfg.KV.Get(key); err == nil {
@@ -403,7 +406,7 @@ func (r *Runner) slotHeld(name string) (wire.Envelope, bool) {
 
 // lastHave returns the newest HAVE of a kind that this peer signed for a round.
 func (r *Runner) lastHave(kind wire.Kind, round uint64) *wire.Have {
-	env, ok := r.slotHeld(slot(kind.String(), round))
+	env, ok := r.slotHeld(decide.Slot(kind.String(), round))
 	var h wire.Have
 	if !ok || env.Decode(&h) != nil {
 		return nil
@@ -425,7 +428,7 @@ func (r *Runner) agree(ev AgreeEvent) error {
 			if !r.startedAt.IsZero() {
 				r.decideIn = r.env.Now().Sub(r.startedAt)
 			}
-			r.queue = append(r.queue, Decided{Cert: *c.Cert})
+			r.queue = append(r.queue, decide.Decided{Cert: *c.Cert})
 		default:
 			r.alarmAt = c.Alarm
 		}

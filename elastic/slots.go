@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-)
 
-// slot names the sign-once slot of a statement of a round or an instance.
-func slot(kind string, n uint64) string { return fmt.Sprintf("%s/%d", kind, n) }
+	"github.com/apiary-net/hived/elastic/decide"
+)
 
 const (
 	slotPrefix = "slot/"
@@ -40,7 +39,7 @@ func pruneSlots(kv KV, round uint64) error {
 	}
 	var dels [][]byte
 	err := kv.Scan([]byte(slotPrefix), func(k, _ []byte) error {
-		if n, ok := slotNumber(string(k)); ok && n+slotsKept < round && string(k) != slotPrefix+slot("start", 0) {
+		if n, ok := slotNumber(string(k)); ok && n+slotsKept < round && string(k) != slotPrefix+decide.Slot("start", 0) {
 			dels = append(dels, append([]byte{}, k...))
 		}
 		return nil

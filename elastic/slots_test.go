@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+
+	"github.com/apiary-net/hived/elastic/decide"
 )
 
 // mapKV is the least KV.
@@ -42,7 +44,7 @@ func (m mapKV) Scan(prefix []byte, f func(k, v []byte) error) error {
 func TestOnlySlotsLongDecidedArePruned(t *testing.T) {
 	kv := mapKV{"slot/start/0": "", "rec/x": ""}
 	for n := range uint64(200) {
-		kv["slot/"+slot("header", n)] = ""
+		kv["slot/"+decide.Slot("header", n)] = ""
 		kv["slot/vote/"+string(binary.BigEndian.AppendUint64(nil, n))+"phase"] = ""
 	}
 	if err := pruneSlots(kv, 191); err != nil || len(kv) != 402 {
@@ -52,7 +54,7 @@ func TestOnlySlotsLongDecidedArePruned(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range uint64(200) {
-		_, header := kv["slot/"+slot("header", n)]
+		_, header := kv["slot/"+decide.Slot("header", n)]
 		_, vote := kv["slot/vote/"+string(binary.BigEndian.AppendUint64(nil, n))+"phase"]
 		if want := n+slotsKept >= 192; header != want || vote != want {
 			t.Fatalf("slots of %d: header %v, vote %v", n, header, vote)

@@ -1,38 +1,24 @@
 package elastic
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/tensorops/codec"
 	"github.com/apiary-net/hived/tensorops/merge"
 	"github.com/apiary-net/hived/wire"
 )
 
-// slice is one part of one step of a window, between two members: a gradient on
-// its way to the part's owner, or the merged gradient on its way back. The
-// connection tells who sent it; the header at the window's end commits to it.
-type slice struct {
-	_      struct{} `cbor:",toarray"`
-	Run    wire.RunID
-	Round  uint64
-	Step   uint32
-	Part   uint32
-	Merged bool
-	Data   []byte
-}
-
 type sliceIn struct {
 	from wire.PeerID
-	s    slice
+	s    wire.Slice
 }
-
-// MaxSlice bounds the bytes of a slice message.
-const MaxSlice = wire.MaxBlock + 256
 
 // Slice takes a slice that from sent. It blocks for a bounded time while the
 // window is behind.
@@ -40,8 +26,8 @@ func (r *Runner) Slice(from wire.PeerID, b []byte) {
 	if !r.Belongs(from) {
 		return
 	}
-	var s slice
-	if err := wire.Unmarshal(b, &s, MaxSlice); err != nil || !r.sliceFits(from, &s) {
+	var s wire.Slice
+	if err := wire.Unmarshal(b, &s, wire.MaxSlice); err != nil || !r.sliceFits(from, &s) {
 		r.log.Debug("slice refused", "peer", from.Short(), "err", err)
 		return
 	}
@@ -83,29 +69,12 @@ const (
 	gradientRule = "mean"
 )
 
-// owners gives each part to a member, so that everybody owns about the same
-// number of values and each owns contiguous parts.
-func ownersOf(parts []wire.Part, members int) []int {
-	out := make([]int, len(parts))
-	total := 0
-	for _, p := range parts {
-		total += p.Hi - p.Lo
-	}
-	at := 0
-	for i, p := range parts {
-		mid := at + (p.Hi-p.Lo)/2
-		out[i] = min(members-1, mid*members/total)
-		at += p.Hi - p.Lo
-	}
-	return out
-}
-
 // trainWindow does a window of steps and returns the header that commits to it.
-func (w *worker) trainWindow(ctx context.Context, c Train) (*wire.Header, error) {
+func (w *worker) trainWindow(ctx context.Context, c decide.Train) (*wire.Header, error) {
 	members := c.Plan.Peers()
 	self := slices.Index(members, w.r.self)
 	ws := &windowState{w: w, round: c.Plan.Round, prev: c.Prev, members: members, self: self,
-		owners: ownersOf(w.r.model.parts, len(members)), stop: w.r.windowStop(ctx, c.Plan.Round),
+		owners: rules.PartOwners(w.r.model.Parts, len(members)), stop: w.r.windowStop(ctx, c.Plan.Round),
 		grads: map[sliceKey][]byte{}, merged: map[sliceKey][]byte{},
 		params: slices.Clone(w.state.Params), outer: slices.Clone(w.state.Outer)}
 	if w.window != nil {
@@ -139,7 +108,7 @@ func (w *worker) trainWindow(ctx context.Context, c Train) (*wire.Header, error)
 	h.Spans, _ = wire.SplitSpans(c.Share.Spans, uint64(h.Steps)*batch)
 	nonce := w.nonce(ws.round)
 	index := wire.Marshal(&wire.WindowBody{Nonce: nonce, Merged: ws.ids})
-	h.Root, h.Nonce, h.Body, h.Bytes = WindowRoot(ws.ids), wire.Sum(nonce), wire.RawCID(index), ws.bytes
+	h.Root, h.Nonce, h.Body, h.Bytes = rules.WindowRoot(ws.ids), wire.Sum(nonce), wire.RawCID(index), ws.bytes
 	w.r.cache.put(ws.round, h.Body, index)
 	if _, err := w.r.cfg.Bodies.Put(ws.round, index); err != nil {
 		return nil, fmt.Errorf("keep own body: %w", err)
@@ -154,7 +123,7 @@ func (r *Runner) windowStop(ctx context.Context, round uint64) *flag {
 	stop := &flag{sig: r.env.NewSignal()}
 	_ = r.ask(ctx, func() {
 		r.windowEnd = stop
-		if p := r.mach.Plan(); p == nil || p.Round != round || len(r.mach.round.headers) > 0 {
+		if p := r.mach.Plan(); p == nil || p.Round != round || len(r.mach.Round.Headers) > 0 {
 			r.endWindow()
 		}
 	})
@@ -204,7 +173,7 @@ func (ws *windowState) take(in sliceIn) {
 // outer step onto the tentative parameters.
 func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span) (float32, error) {
 	t, model := ws.w.r.cfg.Trainer, ws.w.r.model
-	grad := make([]float32, model.params)
+	grad := make([]float32, model.Params)
 	loss, err := t.Gradient(ctx, spans, grad)
 	if err != nil {
 		return 0, err
@@ -212,7 +181,7 @@ func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span)
 	if err := ws.scatter(ctx, step, grad); err != nil {
 		return 0, err
 	}
-	update := make([]float32, model.params)
+	update := make([]float32, model.Params)
 	if err := ws.reduce(ctx, step, update); err != nil {
 		return 0, err
 	}
@@ -224,7 +193,7 @@ func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span)
 		ws.w.r.cache.put(ws.round, id, b)
 		return id, nil
 	}
-	id, err := MergedCID(model.digest, model.g.Preset.Merged, update, keep)
+	id, err := version.MergedCID(model.Digest, model.G.Preset.Merged, update, keep)
 	if err != nil {
 		return 0, err
 	}
@@ -236,8 +205,8 @@ func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span)
 // scatter sends each part of the gradient to its owner.
 func (ws *windowState) scatter(ctx context.Context, step uint32, grad []float32) error {
 	model := ws.w.r.model
-	for i, p := range model.parts {
-		b, err := model.codec.Encode(&codec.State{}, 0, nil, grad[p.Lo:p.Hi])
+	for i, p := range model.Parts {
+		b, err := model.Codec.Encode(&codec.State{}, 0, nil, grad[p.Lo:p.Hi])
 		if err != nil {
 			return fmt.Errorf("encode gradient: %w", err)
 		}
@@ -245,14 +214,14 @@ func (ws *windowState) scatter(ctx context.Context, step uint32, grad []float32)
 			ws.grads[sliceKey{step, uint32(i), ws.self}] = b
 			continue
 		}
-		if err := ws.send(ctx, ws.members[ws.owners[i]], slice{Round: ws.round, Step: step, Part: uint32(i), Data: b}); err != nil {
+		if err := ws.send(ctx, ws.members[ws.owners[i]], wire.Slice{Round: ws.round, Step: step, Part: uint32(i), Data: b}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (ws *windowState) send(ctx context.Context, to wire.PeerID, s slice) error {
+func (ws *windowState) send(ctx context.Context, to wire.PeerID, s wire.Slice) error {
 	s.Run = ws.w.r.cfg.Run
 	ws.bytes += uint64(len(s.Data))
 	sctx, cancel := ws.w.r.env.Context(ctx, stepTimeout)
@@ -292,7 +261,7 @@ func (ws *windowState) wait(ctx context.Context, have func() bool) error {
 func (ws *windowState) reduce(ctx context.Context, step uint32, update []float32) error {
 	model := ws.w.r.model
 	err := ws.wait(ctx, func() bool {
-		for i := range model.parts {
+		for i := range model.Parts {
 			for m := range ws.members {
 				if ws.owners[i] == ws.self && ws.grads[sliceKey{step, uint32(i), m}] == nil {
 					return false
@@ -308,7 +277,7 @@ func (ws *windowState) reduce(ctx context.Context, step uint32, update []float32
 	if err != nil {
 		return err
 	}
-	for i, p := range model.parts {
+	for i, p := range model.Parts {
 		if ws.owners[i] != ws.self {
 			continue
 		}
@@ -316,12 +285,12 @@ func (ws *windowState) reduce(ctx context.Context, step uint32, update []float32
 		if err := ws.reducePart(rule, step, i, out); err != nil {
 			return err
 		}
-		b := encodeMerged(model.g.Preset.Merged, out)
+		b := version.EncodeMerged(model.G.Preset.Merged, out)
 		for m, to := range ws.members {
 			if m == ws.self {
 				continue
 			}
-			if err := ws.send(ctx, to, slice{Round: ws.round, Step: step, Part: uint32(i), Merged: true, Data: b}); err != nil {
+			if err := ws.send(ctx, to, wire.Slice{Round: ws.round, Step: step, Part: uint32(i), Merged: true, Data: b}); err != nil {
 				return err
 			}
 		}
@@ -335,7 +304,7 @@ func (ws *windowState) reducePart(rule merge.Rule, step uint32, part int, out []
 	for m := range ws.members {
 		k := sliceKey{step, uint32(part), m}
 		in[m] = make([]float32, len(out))
-		if err := ws.w.r.model.codec.Decode(0, in[m], ws.grads[k]); err != nil {
+		if err := ws.w.r.model.Codec.Decode(0, in[m], ws.grads[k]); err != nil {
 			return fmt.Errorf("gradient of %s: %w", ws.members[m].Short(), err)
 		}
 		delete(ws.grads, k)
@@ -356,7 +325,7 @@ func (ws *windowState) reducePart(rule merge.Rule, step uint32, part int, out []
 func (ws *windowState) gather(ctx context.Context, step uint32, update []float32) error {
 	model := ws.w.r.model
 	err := ws.wait(ctx, func() bool {
-		for i := range model.parts {
+		for i := range model.Parts {
 			if o := ws.owners[i]; o != ws.self && ws.merged[sliceKey{step, uint32(i), o}] == nil {
 				return false
 			}
@@ -366,13 +335,13 @@ func (ws *windowState) gather(ctx context.Context, step uint32, update []float32
 	if err != nil {
 		return err
 	}
-	for i, p := range model.parts {
+	for i, p := range model.Parts {
 		o := ws.owners[i]
 		if o == ws.self {
 			continue
 		}
 		k := sliceKey{step, uint32(i), o}
-		if err := decodeMerged(model.g.Preset.Merged, update[p.Lo:p.Hi], ws.merged[k]); err != nil {
+		if err := version.DecodeMerged(model.G.Preset.Merged, update[p.Lo:p.Hi], ws.merged[k]); err != nil {
 			return fmt.Errorf("merged gradient of %s: %w", ws.members[o].Short(), err)
 		}
 		delete(ws.merged, k)
@@ -380,38 +349,10 @@ func (ws *windowState) gather(ctx context.Context, step uint32, update []float32
 	return nil
 }
 
-// encodeMerged encodes a merged part and rounds x to what everybody will decode.
-func encodeMerged(codec string, x []float32) []byte {
-	typ := mergedType(codec)
-	var out []byte
-	w, err := blocksOf(vector{"merged", typ, x}, func(b []byte) (wire.CID, error) {
-		out = append(out, b...)
-		return wire.CID{}, nil
-	})
-	if err != nil {
-		panic(fmt.Sprintf("elastic: encode merged part: %v", err))
-	}
-	if err := decodeBlock(x, out, w.Width()); err != nil {
-		panic(fmt.Sprintf("elastic: decode own merged part: %v", err))
-	}
-	return out
-}
-
-func decodeMerged(codec string, x []float32, b []byte) error {
-	return decodeBlock(x, b, wire.Vector{Type: mergedType(codec)}.Width())
-}
-
-func mergedType(codec string) string {
-	if codec == "bf16" {
-		return "bf16"
-	}
-	return "f32"
-}
-
 // windowUpdates returns the merged gradients of the steps that a window's record
 // counts: the own ones where they agree, else those of others.
 func (w *worker) windowUpdates(ctx context.Context, rec, prev *wire.Record) ([][]float32, wire.CID, error) {
-	n := WindowSteps(rec, prev)
+	n := rules.WindowSteps(rec, prev)
 	if n == 0 {
 		return nil, wire.CID{}, nil
 	}
@@ -423,17 +364,17 @@ func (w *worker) windowUpdates(ctx context.Context, rec, prev *wire.Record) ([][
 	if ws := w.window; ws != nil && ws.round == rec.Round && len(ws.ids) >= n && slices.Equal(ws.ids[:n], ids) {
 		return ws.updates[:n], last, nil
 	}
-	return w.r.model.updates(ctx, rec, setting{g: w.r.cfg.Genesis, run: rec.Run, prev: prev}, func(wire.PeerID) GetBlock { return w.r.getFrom() })
+	return w.r.model.Updates(ctx, rec, rules.Setting{Genesis: w.r.cfg.Genesis, Run: rec.Run, Prev: prev}, func(wire.PeerID) version.GetBlock { return w.r.getFrom() })
 }
 
 // keepMerged writes the merged gradients that this peer holds for the ledger to
 // disk: those for which it is one of two holders.
 func (w *worker) keepMerged(ctx context.Context, rec *wire.Record, ids []wire.CID) error {
 	for _, id := range ids {
-		if !Holds(id.Digest(), wire.PeerID{}, w.r.self, w.r.holders()) {
+		if !rules.Holds(id.Digest(), wire.PeerID{}, w.r.self, w.r.holders()) {
 			continue
 		}
-		err := eachBlock(ctx, id, w.r.getFrom(), func(b []byte) error {
+		err := version.EachBlock(ctx, id, w.r.getFrom(), func(b []byte) error {
 			_, err := w.r.cfg.Bodies.Put(rec.Round, b)
 			return err
 		})
@@ -442,23 +383,4 @@ func (w *worker) keepMerged(ctx context.Context, rec *wire.Record, ids []wire.CI
 		}
 	}
 	return nil
-}
-
-// eachBlock gives the manifest id and every block that it names to f.
-func eachBlock(ctx context.Context, id wire.CID, get GetBlock, f func(b []byte) error) error {
-	var m wire.Manifest
-	err := get(ctx, []wire.CID{blockManifest(id)}, func(_ wire.CID, b []byte) (err error) {
-		if m, err = wire.OpenManifest(id, b); err != nil {
-			return err
-		}
-		return f(bytes.Clone(b))
-	})
-	if err != nil {
-		return err
-	}
-	var ids []wire.CID
-	for _, v := range m.Vectors {
-		ids = append(ids, v.Blocks...)
-	}
-	return get(ctx, ids, func(_ wire.CID, b []byte) error { return f(b) })
 }

@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -17,7 +20,7 @@ import (
 // after the other; only sent and trainMs may be read elsewhere.
 type worker struct {
 	r        *Runner
-	state    *State
+	state    *version.State
 	residual []float32 // error feedback; nil for a lossless codec
 	pending  *pending  // the newest own contribution
 	late     *pending  // late work that may ride into the next round
@@ -41,7 +44,7 @@ var stateKey = []byte("state") // newest local version: round and CID
 // returns the start version.
 func (w *worker) restore() (wire.CID, error) {
 	params, buffers := w.r.cfg.Trainer.Init()
-	start, err := NewState(w.r.model.digest, 0, params, buffers, make([]float32, w.r.model.OuterLen()), nil)
+	start, err := version.NewState(w.r.model.Digest, 0, params, buffers, make([]float32, w.r.model.OuterLen()), nil)
 	if err != nil {
 		return wire.CID{}, err
 	}
@@ -69,23 +72,23 @@ func (w *worker) restore() (wire.CID, error) {
 }
 
 // fetchState gets a version by its CID.
-func (w *worker) fetchState(ctx context.Context, round uint64, id wire.CID, holders []wire.PeerID) (*State, error) {
+func (w *worker) fetchState(ctx context.Context, round uint64, id wire.CID, holders []wire.PeerID) (*version.State, error) {
 	m := w.r.model
-	v, err := LoadVectors(ctx, m.digest, id, map[string]int{"params": m.params, "buffers": m.schema.Buffers(), "outer": m.OuterLen()}, w.r.getOf(func() []wire.PeerID { return holders }))
+	v, err := version.LoadVectors(ctx, m.Digest, id, map[string]int{"params": m.Params, "buffers": m.Schema.Buffers(), "outer": m.OuterLen()}, w.r.getOf(func() []wire.PeerID { return holders }))
 	if err != nil {
 		return nil, err
 	}
-	if len(v["params"]) != m.params {
+	if len(v["params"]) != m.Params {
 		return nil, errors.New("state has no parameters")
 	}
-	return &State{Round: round, Params: v["params"], Buffers: v["buffers"], Outer: v["outer"], ID: id}, nil
+	return &version.State{Round: round, Params: v["params"], Buffers: v["buffers"], Outer: v["outer"], ID: id}, nil
 }
 
 // keep makes s the newest local version: blocks, then the pointer.
-func (w *worker) keep(s *State) error {
+func (w *worker) keep(s *version.State) error {
 	epoch := s.Round / StateEpoch
 	var err error
-	if _, err = manifestOf(w.r.model.digest, s.vectors(), func(b []byte) (wire.CID, error) { return w.r.cfg.States.Put(epoch, b) }); err != nil {
+	if _, err = version.ManifestOf(w.r.model.Digest, s.Vectors(), func(b []byte) (wire.CID, error) { return w.r.cfg.States.Put(epoch, b) }); err != nil {
 		return err
 	}
 	ptr := append(binary.BigEndian.AppendUint64(nil, s.Round), s.ID.Bytes()...)
@@ -101,7 +104,7 @@ func (w *worker) keep(s *State) error {
 }
 
 // train starts the round's local work on the worker.
-func (r *Runner) train(c Train) error {
+func (r *Runner) train(c decide.Train) error {
 	return r.jobs.put(r.ctx, Forever, func(ctx context.Context) {
 		tctx, cancel := r.env.Context(ctx, Forever)
 		defer cancel()
@@ -121,11 +124,11 @@ func (r *Runner) train(c Train) error {
 			}
 			r.log.Error("training failed", "round", c.Plan.Round, "err", err)
 			if !errors.Is(err, errSilent) && r.pause(tctx, trainAgain) {
-				r.post(ctx, TrainFailed{Round: c.Plan.Round, Err: err})
+				r.post(ctx, decide.TrainFailed{Round: c.Plan.Round, Err: err})
 			}
 			return
 		}
-		r.post(ctx, Trained{Round: c.Plan.Round, Header: *h})
+		r.post(ctx, decide.Trained{Round: c.Plan.Round, Header: *h})
 	})
 }
 
@@ -143,8 +146,8 @@ func (r *Runner) pause(ctx context.Context, d time.Duration) bool {
 // train does the local work of a round and encodes it. It returns the header to
 // be signed. If an earlier life signed one, that contribution is sent again if
 // its body was kept, and else this peer stays silent in the round.
-func (w *worker) train(ctx context.Context, c Train) (*wire.Header, error) {
-	if env, ok := w.r.slotHeld(slot("header", c.Plan.Round)); ok {
+func (w *worker) train(ctx context.Context, c decide.Train) (*wire.Header, error) {
+	if env, ok := w.r.slotHeld(decide.Slot("header", c.Plan.Round)); ok {
 		var h wire.Header
 		if err := env.Decode(&h); err != nil {
 			return nil, err
@@ -179,7 +182,7 @@ func (w *worker) train(ctx context.Context, c Train) (*wire.Header, error) {
 
 // encode turns delta into a contribution: late work and residual are added, the
 // norm is clipped to twice the median of the last record's.
-func (w *worker) encode(c Train, h *wire.Header, delta []float32) error {
+func (w *worker) encode(c decide.Train, h *wire.Header, delta []float32) error {
 	x := slices.Clone(delta)
 	p := &pending{round: c.Plan.Round, x: x}
 	if l := w.late; l != nil && l.round == c.Plan.Round-1 && c.Plan.Groups == nil {
@@ -189,8 +192,8 @@ func (w *worker) encode(c Train, h *wire.Header, delta []float32) error {
 		h.Late, h.Spans = l.round, append(slices.Clone(l.spans), h.Spans...)
 	}
 	w.late = nil
-	if limit := 2 * medianNorm(c.Prev); limit > 0 {
-		clip(x, float64(limit))
+	if limit := 2 * rules.MedianNorm(c.Prev); limit > 0 {
+		version.Clip(x, float64(limit))
 	}
 	if w.r.cfg.Genesis.Preset.Codec != "none" {
 		if w.residual == nil {
@@ -223,27 +226,9 @@ func (w *worker) nonce(round uint64) []byte {
 	return n[:]
 }
 
-func medianNorm(r *wire.Record) float32 {
-	var norms []float32
-	for _, o := range CountedGroups(r) {
-		if o.Weight() > 0 {
-			norms = append(norms, o.Norm)
-		}
-	}
-	for _, raw := range r.Headers {
-		var h wire.Header
-		if e, err := wire.Open(raw); err == nil && e.Decode(&h) == nil {
-			if v, ok := r.Verdict(e.Sender); ok && v.Status == wire.Counted {
-				norms = append(norms, h.Norm)
-			}
-		}
-	}
-	return lowerMedian(norms)
-}
-
 // apply makes the version that a decided record gives, or comes nearer to it,
 // and tells the machine.
-func (w *worker) apply(ctx context.Context, c Apply, attested wire.Attest) {
+func (w *worker) apply(ctx context.Context, c decide.Apply, attested wire.Attest) {
 	merged, err := w.advance(ctx, c, attested)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -254,10 +239,10 @@ func (w *worker) apply(ctx context.Context, c Apply, attested wire.Attest) {
 			return
 		}
 	}
-	w.r.post(ctx, Applied{Round: w.state.Round, Version: w.state.ID, Merged: merged, Err: err})
+	w.r.post(ctx, decide.Applied{Round: w.state.Round, Version: w.state.ID, Merged: merged, Err: err})
 }
 
-func (w *worker) advance(ctx context.Context, c Apply, attested wire.Attest) (wire.CID, error) {
+func (w *worker) advance(ctx context.Context, c decide.Apply, attested wire.Attest) (wire.CID, error) {
 	if w.state.Round+1 == c.Record.Round {
 		merged, err := w.merge(ctx, c.Record, c.Prev, attested)
 		if err == nil {
@@ -308,7 +293,7 @@ func (w *worker) jump(ctx context.Context, round uint64, id wire.CID) error {
 }
 
 // adopt makes s durable, then visible.
-func (w *worker) adopt(ctx context.Context, s *State, merged wire.CID) error {
+func (w *worker) adopt(ctx context.Context, s *version.State, merged wire.CID) error {
 	if err := w.keep(s); err != nil {
 		return fmt.Errorf("keep version %d: %w", s.Round, err)
 	}
@@ -317,7 +302,7 @@ func (w *worker) adopt(ctx context.Context, s *State, merged wire.CID) error {
 		return fmt.Errorf("adopt version %d: %w", s.Round, err)
 	}
 	var entries []wire.EntryBody
-	if env, ok := w.r.slotHeld(slot("header", s.Round)); ok {
+	if env, ok := w.r.slotHeld(decide.Slot("header", s.Round)); ok {
 		entries = append(entries, wire.EntryBody{Kind: wire.EntryContribution, Ref: wire.RawDigestCID(env.Digest()), Parent: w.state.ID, Round: s.Round})
 	}
 	entries = append(entries,
@@ -339,13 +324,13 @@ func (w *worker) adopt(ctx context.Context, s *State, merged wire.CID) error {
 }
 
 // snapshot keeps every n-th version erasure-coded on the voters.
-func (w *worker) snapshot(ctx context.Context, s *State, rec *wire.Record) (wire.CID, error) {
+func (w *worker) snapshot(ctx context.Context, s *version.State, rec *wire.Record) (wire.CID, error) {
 	every := uint64(w.r.cfg.Genesis.Snapshot)
 	if w.r.cfg.Snapshots == nil || every == 0 || s.Round%every != 0 || s.Round == 0 {
 		return wire.CID{}, nil
 	}
 	var blocks [][]byte
-	_, err := manifestOf(w.r.model.digest, s.vectors(), func(b []byte) (wire.CID, error) {
+	_, err := version.ManifestOf(w.r.model.Digest, s.Vectors(), func(b []byte) (wire.CID, error) {
 		blocks = append(blocks, b)
 		return wire.RawCID(b), nil
 	})
@@ -387,7 +372,7 @@ func (w *worker) merge(ctx context.Context, rec, prev *wire.Record, attested wir
 	if params == nil {
 		params, outer = w.r.model.Next(w.state, prev.Steps, updates)
 	}
-	s, err := NewState(w.r.model.digest, rec.Round, params, w.state.Buffers, outer, nil)
+	s, err := version.NewState(w.r.model.Digest, rec.Round, params, w.state.Buffers, outer, nil)
 	if err != nil {
 		return wire.CID{}, err
 	}
@@ -422,47 +407,7 @@ func (w *worker) updates(ctx context.Context, rec, prev *wire.Record, attested w
 	}
 	fctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
-	return w.r.model.updates(fctx, rec, setting{g: w.r.cfg.Genesis, run: rec.Run, prev: prev}, func(sender wire.PeerID) GetBlock { return w.r.getFrom(sender) })
-}
-
-// CountedHeader is a header that a record counts.
-type CountedHeader struct {
-	Env     wire.Envelope
-	Header  wire.Header
-	Samples uint32
-}
-
-// CountedHeaders returns the headers that a record counts, in the order of peer
-// ids. A record of several groups holds none: the evidence of CountedGroups does.
-func CountedHeaders(rec *wire.Record) ([]CountedHeader, error) {
-	if len(rec.Groups) > 0 {
-		return nil, nil
-	}
-	var out []CountedHeader
-	for _, v := range rec.Cut {
-		if v.Status != wire.Counted {
-			continue
-		}
-		found := false
-		for _, raw := range rec.Headers {
-			env, err := wire.Open(raw)
-			if err != nil {
-				return nil, err
-			}
-			if env.Digest() != v.Header {
-				continue
-			}
-			ch := CountedHeader{Env: env, Samples: v.Samples}
-			if err := env.Decode(&ch.Header); err != nil {
-				return nil, err
-			}
-			out, found = append(out, ch), true
-		}
-		if !found {
-			return nil, fmt.Errorf("record %d counts a header that it does not hold", rec.Round)
-		}
-	}
-	return out, nil
+	return w.r.model.Updates(fctx, rec, rules.Setting{Genesis: w.r.cfg.Genesis, Run: rec.Run, Prev: prev}, func(sender wire.PeerID) version.GetBlock { return w.r.getFrom(sender) })
 }
 
 // settle books the fate of the own contribution: counted moves the residual,

@@ -31,10 +31,10 @@ func FuzzWant(f *testing.F) {
 }
 
 func FuzzTold(f *testing.F) {
-	f.Add(wire.Marshal([]told{{Peer: wire.PeerID{1}, Addrs: []string{"/ip4/10.0.0.1/tcp/1", "junk"}}}))
+	f.Add(wire.Marshal(wire.PeerList{{Peer: wire.PeerID{1}, Addrs: []string{"/ip4/10.0.0.1/tcp/1", "junk"}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		peers, err := parseTold(b)
-		if err == nil && len(peers) > maxTold {
+		if err == nil && len(peers) > wire.MaxTold {
 			t.Fatalf("%d peers", len(peers))
 		}
 		for _, addrs := range peers {

@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -16,27 +15,15 @@ import (
 )
 
 const (
-	maxPeersAnswer = 64 << 10
-	maxTold        = 64
-	askEvery       = 30 * time.Second
-	mdnsService    = "_hived._udp"
+	askEvery    = 30 * time.Second
+	mdnsService = "_hived._udp"
 )
-
-// told is one peer of an answer on ProtoPeers.
-type told struct {
-	_     struct{} `cbor:",toarray"`
-	Peer  wire.PeerID
-	Addrs []string
-}
 
 // parseTold reads an answer; addresses that are none are left out.
 func parseTold(b []byte) (map[wire.PeerID][]ma.Multiaddr, error) {
-	var ts []told
-	if err := wire.Unmarshal(b, &ts, maxPeersAnswer); err != nil {
+	ts, err := wire.OpenPeerList(b)
+	if err != nil {
 		return nil, err
-	}
-	if len(ts) > maxTold {
-		return nil, fmt.Errorf("answer with %d peers, limit %d", len(ts), maxTold)
 	}
 	out := map[wire.PeerID][]ma.Multiaddr{}
 	for _, t := range ts {
@@ -49,13 +36,13 @@ func parseTold(b []byte) (map[wire.PeerID][]ma.Multiaddr, error) {
 
 // servePeers answers with up to 64 connected peers in random order.
 func (n *Node) servePeers(from wire.PeerID, s network.Stream) error {
-	var ts []told
+	var ts wire.PeerList
 	for _, p := range n.host.Network().Peers() {
 		id, err := fromLibp2p(p)
 		if err != nil || id == from {
 			continue
 		}
-		t := told{Peer: id}
+		t := wire.PeerAddrs{Peer: id}
 		for _, a := range n.listenAddrs(p) {
 			t.Addrs = append(t.Addrs, a.String())
 		}
@@ -64,12 +51,12 @@ func (n *Node) servePeers(from wire.PeerID, s network.Stream) error {
 		}
 	}
 	rand.Shuffle(len(ts), func(i, j int) { ts[i], ts[j] = ts[j], ts[i] })
-	ts = ts[:min(len(ts), maxTold)]
+	ts = ts[:min(len(ts), wire.MaxTold)]
 	if ts == nil {
-		ts = []told{}
+		ts = wire.PeerList{}
 	}
 	b := wire.Marshal(ts)
-	if len(b) > maxPeersAnswer {
+	if len(b) > wire.MaxPeerList {
 		b = wire.Marshal(ts[:len(ts)/4])
 	}
 	return writeFrame(s, b, n.cfg.StreamTimeout)
@@ -132,7 +119,7 @@ func (n *Node) ask(ctx context.Context, p peer.ID) error {
 	}
 	defer s.Reset()
 	defer context.AfterFunc(ctx, func() { s.Reset() })()
-	b, release, err := readFrame(s, maxPeersAnswer, n.cfg.StreamTimeout, n.cfg.StreamTimeout)
+	b, release, err := readFrame(s, wire.MaxPeerList, n.cfg.StreamTimeout, n.cfg.StreamTimeout)
 	if err != nil {
 		return err
 	}

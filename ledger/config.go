@@ -51,7 +51,6 @@ const (
 	// MaxAppend bounds the entries of one Append.
 	MaxAppend = 1024
 	maxSize   = 1 << 40
-	maxNote   = 4 << 10 // a head with some cosignatures
 )
 
 // Errors that callers test for.

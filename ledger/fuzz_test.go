@@ -41,8 +41,8 @@ func FuzzEvidence(f *testing.F) {
 		f.Fatal(err)
 	}
 	ls := leaves(f, l)
-	f.Add(wire.Marshal(newEvidence(EvidenceHeads, a.Note, b.Note)))
-	f.Add(wire.Marshal(newEvidence(EvidenceEntries, ls[0], ls[0])))
+	f.Add(wire.Marshal(wire.NewEvidence(wire.EvidenceHeads, a.Note, b.Note)))
+	f.Add(wire.Marshal(wire.NewEvidence(wire.EvidenceEntries, ls[0], ls[0])))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := ParseEvidence(b)
 		if err == nil && !bytes.Equal(wire.Marshal(e), b) {

@@ -95,7 +95,7 @@ func (h *Heads) Offer(p wire.PeerID, head wire.Head, proof []wire.Digest) (fresh
 	case !known && len(h.All()) >= maxHeads:
 		return false, fmt.Errorf("offer head of %s: %d peers are followed already", p, maxHeads)
 	case known && head.Size == old.Size && head.Root != old.Root:
-		return false, h.convict(newEvidence(EvidenceHeads, old.Note, head.Note))
+		return false, h.convict(wire.NewEvidence(wire.EvidenceHeads, old.Note, head.Note))
 	case known && head.Size <= old.Size:
 		return false, nil
 	case known:
@@ -134,7 +134,7 @@ func (h *Heads) OfferOwn(l *Log, head wire.Head) error {
 	}
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
-	return h.convict(newEvidence(EvidenceHeads, mine.Note, head.Note))
+	return h.convict(wire.NewEvidence(wire.EvidenceHeads, mine.Note, head.Note))
 }
 
 // OfferEntry gives an entry of any peer. The first of each number is kept; a
@@ -162,14 +162,14 @@ func (h *Heads) OfferEntry(leaf []byte) error {
 	case bytes.Equal(old, leaf):
 		return nil
 	}
-	return h.convict(newEvidence(EvidenceEntries, old, leaf))
+	return h.convict(wire.NewEvidence(wire.EvidenceEntries, old, leaf))
 }
 
 // EvidenceError carries the proof of a contradiction; it is an ErrEquivocation.
-type EvidenceError struct{ Evidence Evidence }
+type EvidenceError struct{ Evidence wire.Evidence }
 
 func (e *EvidenceError) Error() string {
-	p, _, err := e.Evidence.Check()
+	p, _, err := CheckEvidence(e.Evidence)
 	if err != nil {
 		return ErrEquivocation.Error()
 	}
@@ -180,8 +180,8 @@ func (e *EvidenceError) Error() string {
 func (e *EvidenceError) Unwrap() error { return ErrEquivocation }
 
 // convict keeps evidence and returns it as an error. The caller has the turn.
-func (h *Heads) convict(e Evidence) error {
-	p, _, err := e.Check()
+func (h *Heads) convict(e wire.Evidence) error {
+	p, _, err := CheckEvidence(e)
 	if err != nil {
 		return fmt.Errorf("keep evidence: %w", err)
 	}
@@ -195,8 +195,8 @@ func (h *Heads) convict(e Evidence) error {
 }
 
 // Evidence returns all that was kept, in the order of digests.
-func (h *Heads) Evidence() ([]Evidence, error) {
-	var out []Evidence
+func (h *Heads) Evidence() ([]wire.Evidence, error) {
+	var out []wire.Evidence
 	err := h.cfg.KV.Scan([]byte(evidenceKey), func(_, v []byte) error {
 		e, err := ParseEvidence(v)
 		out = append(out, e)

@@ -80,11 +80,11 @@ func TestHeads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := hs.OfferEntry(lb); !errors.As(err, &ee) || ee.Evidence.Kind != EvidenceEntries {
+	if err := hs.OfferEntry(lb); !errors.As(err, &ee) || ee.Evidence.Kind != wire.EvidenceEntries {
 		t.Fatalf("two entries of one number: %v", err)
 	}
 	checkEvidence(t, openHeads(t, kv, testKey(9)), peer)
-	if _, _, err := newEvidence(EvidenceHeads, a.Note, heads[0].Note).Check(); err == nil {
+	if _, _, err := CheckEvidence(wire.NewEvidence(wire.EvidenceHeads, a.Note, heads[0].Note)); err == nil {
 		t.Error("two heads of one history convict")
 	}
 	if err := hs.OfferEntry([]byte("x")); err == nil {
@@ -100,14 +100,14 @@ func checkEvidence(t *testing.T, hs *Heads, peer wire.PeerID) {
 		t.Fatalf("%d pieces of evidence, %v", len(es), err)
 	}
 	for _, e := range es {
-		if p, run, err := e.Check(); err != nil || p != peer || run != testRun {
+		if p, run, err := CheckEvidence(e); err != nil || p != peer || run != testRun {
 			t.Errorf("evidence convicts %s in %s: %v", p, run.Short(), err)
 		}
 		if _, err := ParseEvidence(wire.Marshal(e)); err != nil {
 			t.Error(err)
 		}
-		for _, bad := range []Evidence{{V: 1, Kind: e.Kind, A: e.A, B: e.A}, {V: 1, Kind: e.Kind, A: e.B, B: e.A}, {V: 1, Kind: 3 - e.Kind, A: e.A, B: e.B}, {V: 2, Kind: e.Kind, A: e.A, B: e.B}} {
-			if _, _, err := bad.Check(); err == nil {
+		for _, bad := range []wire.Evidence{{V: 1, Kind: e.Kind, A: e.A, B: e.A}, {V: 1, Kind: e.Kind, A: e.B, B: e.A}, {V: 1, Kind: 3 - e.Kind, A: e.A, B: e.B}, {V: 2, Kind: e.Kind, A: e.A, B: e.B}} {
+			if _, _, err := CheckEvidence(bad); err == nil {
 				t.Error("bad evidence convicts")
 			}
 		}

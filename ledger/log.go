@@ -73,7 +73,7 @@ func (l *Log) load() error {
 	if err != nil {
 		return err
 	}
-	if err := wire.Unmarshal(raw, &l.st, 2*maxNote); err != nil {
+	if err := wire.Unmarshal(raw, &l.st, 2*wire.MaxNote); err != nil {
 		return fmt.Errorf("%w: state: %w", ErrDamaged, err)
 	}
 	h := l.st.Head

@@ -93,8 +93,8 @@ func signHead(k logKey, size uint64, root wire.Digest) (wire.Head, error) {
 // compared, and so is the base64 of every signature, since decoders are lenient
 // (cosignatures by others may follow; they are not checked here).
 func ParseHead(b []byte, run wire.RunID, peer wire.PeerID) (wire.Head, error) {
-	if len(b) > maxNote {
-		return wire.Head{}, fmt.Errorf("parse head: note of %d bytes, limit %d", len(b), maxNote)
+	if len(b) > wire.MaxNote {
+		return wire.Head{}, fmt.Errorf("parse head: note of %d bytes, limit %d", len(b), wire.MaxNote)
 	}
 	k := logKey{origin: wire.LogOrigin(run, peer), peer: peer}
 	n, err := note.Open(b, note.VerifierList(k))
@@ -173,8 +173,8 @@ func parseOrigin(s string) (run wire.RunID, p wire.PeerID, err error) {
 // Cosignature returns when witness cosigned the note of a head. The head itself
 // must have been checked.
 func Cosignature(cosignedNote []byte, witness wire.PeerID) (time.Time, error) {
-	if len(cosignedNote) > maxNote {
-		return time.Time{}, fmt.Errorf("note of %d bytes, limit %d", len(cosignedNote), maxNote)
+	if len(cosignedNote) > wire.MaxNote {
+		return time.Time{}, fmt.Errorf("note of %d bytes, limit %d", len(cosignedNote), wire.MaxNote)
 	}
 	n, err := note.Open(cosignedNote, note.VerifierList(witnessKey{peer: witness}))
 	if err != nil {

@@ -37,7 +37,7 @@ func TestNoteForms(t *testing.T) {
 		"extra line":              strings.Replace(s, "\n\n", "\nmore\n\n", 1),
 		"no signature":            strings.Join(lines[:4], "\n"),
 		"trailing":                s + "x",
-		"long":                    s + strings.Repeat("x", maxNote),
+		"long":                    s + strings.Repeat("x", wire.MaxNote),
 	} {
 		if bad == s {
 			t.Errorf("%s: nothing was changed", name)

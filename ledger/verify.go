@@ -19,7 +19,7 @@ import (
 // valid during the call. Memory is about 64 bytes an entry. An error names the
 // first file or entry that is wrong.
 func VerifyLog(dir fs.FS, run wire.RunID, peer wire.PeerID, visit func(raw []byte, e wire.EntryBody) error) (wire.Head, error) {
-	note, err := readBounded(dir, checkpointFile, maxNote)
+	note, err := readBounded(dir, checkpointFile, wire.MaxNote)
 	if err != nil {
 		return wire.Head{}, fmt.Errorf("verify log of %s: %w", peer, err)
 	}

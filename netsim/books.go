@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -138,12 +138,12 @@ func (b *Books) samples(r *wire.Record) *Finding {
 
 // headers returns the headers that a record counts: its own, or those that the
 // evidence of its groups holds.
-func (b *Books) headers(r *wire.Record) ([]elastic.CountedHeader, error) {
-	out, err := elastic.CountedHeaders(r)
+func (b *Books) headers(r *wire.Record) ([]rules.CountedHeader, error) {
+	out, err := rules.CountedHeaders(r)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range elastic.CountedGroups(r) {
+	for _, o := range rules.CountedGroups(r) {
 		id := wire.RawDigestCID(o.Cut)
 		held := b.block(id)
 		if held == nil || !id.Names(held) {
@@ -163,7 +163,7 @@ func (b *Books) headers(r *wire.Record) ([]elastic.CountedHeader, error) {
 }
 
 // groupHeaders returns the headers of a group's cut that its outcome counts.
-func groupHeaders(o *wire.GroupOutcome, cut *wire.GroupCut) (out []elastic.CountedHeader, err error) {
+func groupHeaders(o *wire.GroupOutcome, cut *wire.GroupCut) (out []rules.CountedHeader, err error) {
 	counts := map[wire.Digest]uint32{}
 	for _, row := range o.Rows {
 		if row.Status == wire.Counted {
@@ -179,7 +179,7 @@ func groupHeaders(o *wire.GroupOutcome, cut *wire.GroupCut) (out []elastic.Count
 		if !counted {
 			continue
 		}
-		h := elastic.CountedHeader{Env: e, Samples: n}
+		h := rules.CountedHeader{Env: e, Samples: n}
 		if err := e.Decode(&h.Header); err != nil {
 			return nil, err
 		}

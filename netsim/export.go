@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/daemon"
-	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/wire"
 )
 
 // ExportsFolder holds the exports of an output directory.
@@ -44,7 +44,7 @@ func (m *Sim) export(dir string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	return daemon.WriteExport(filepath.Join(folder, fmt.Sprintf("peer-%d", n.Index)), n.Key, sw.Run, func(put elastic.Put) error {
+	return daemon.WriteExport(filepath.Join(folder, fmt.Sprintf("peer-%d", n.Index)), n.Key, sw.Run, func(put wire.Put) error {
 		if err := put("genesis", sw.sealed); err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (m *Sim) export(dir string) error {
 	})
 }
 
-func (sw *Swarm) exportLog(n *Node, put elastic.Put) error {
+func (sw *Swarm) exportLog(n *Node, put wire.Put) error {
 	if len(n.heads) == 0 {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (sw *Swarm) exportLog(n *Node, put elastic.Put) error {
 }
 
 // exportRun has a peer export the run, which takes virtual time.
-func (sw *Swarm) exportRun(n *Node, put elastic.Put) error {
+func (sw *Swarm) exportRun(n *Node, put wire.Put) error {
 	var err error
 	done := false
 	sw.Loop.Go(func() {

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -25,21 +26,21 @@ func audit(t *testing.T, sw *Swarm, n *Node) (records []*wire.Record, versions [
 	if e := sw.Advance(time.Minute); e != nil || err != nil {
 		t.Fatal(e, err)
 	}
-	for r := uint64(0); files[elastic.RecordFile(r)] != nil; r++ {
-		p, err := elastic.ParseProven(files[elastic.RecordFile(r)])
+	for r := uint64(0); files[wire.RecordFile(r)] != nil; r++ {
+		p, err := wire.OpenProven(files[wire.RecordFile(r)])
 		if err != nil {
 			t.Fatal(err)
 		}
 		records = append(records, p.Record)
 	}
 	for i := 1; i < len(records); i++ {
-		if err := elastic.Validate(&sw.Genesis, sw.Run, elastic.History(records[max(0, i-9):i]), records[i]); err != nil {
+		if err := rules.Validate(&sw.Genesis, sw.Run, rules.History(records[max(0, i-9):i]), records[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	get := func(_ context.Context, ids []wire.CID, got func(wire.CID, []byte) error) error {
 		for _, id := range ids {
-			b := files[elastic.BlockFile(id)]
+			b := files[wire.BlockFile(id)]
 			if b == nil || !id.Names(b) {
 				return fmt.Errorf("block %s is not in the export", id.Short())
 			}
@@ -49,7 +50,7 @@ func audit(t *testing.T, sw *Swarm, n *Node) (records []*wire.Record, versions [
 		}
 		return nil
 	}
-	m, err := elastic.NewModel(&sw.Genesis, sw.model.schema)
+	m, err := version.NewModel(&sw.Genesis, sw.model.schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func audit(t *testing.T, sw *Swarm, n *Node) (records []*wire.Record, versions [
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = m.Replay(t.Context(), start, records, get, func(s *elastic.State, _ wire.CID) error {
+	_, err = m.Replay(t.Context(), start, records, get, func(s *version.State, _ wire.CID) error {
 		versions = append(versions, s.ID)
 		return nil
 	})
@@ -79,9 +80,9 @@ func TestSwarmOfGroupsIsReplayed(t *testing.T) {
 		if r != 1 && r != 3 {
 			return
 		}
-		plan := elastic.MakePlan(&sw.Genesis, elastic.History{sw.check.head()})
+		plan := rules.MakePlan(&sw.Genesis, rules.History{sw.check.head()})
 		for _, members := range plan.Groups {
-			n := sw.byID[elastic.GroupLeaders(sw.check.head().Seed, members)[0]]
+			n := sw.byID[rules.GroupLeaders(sw.check.head().Seed, members)[0]]
 			if n.Index == 0 || !n.Up() {
 				continue
 			}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -125,7 +125,7 @@ func TestOtherWeightsDoNotStopTheStart(t *testing.T) {
 // In a window the one who claims the most steps does not choose the gradients.
 func TestInventedWindowIsRefused(t *testing.T) {
 	recs := sworn(t, MemConfig{Peers: 4, Rounds: 3, Preset: "ddp", Steps: 4, Seed: 25}, func(h hostile, head *wire.Record, base wire.CID) {
-		share := elastic.MakePlan(&h.m.Genesis, elastic.History{head}).Share(h.n.Key.Peer())
+		share := rules.MakePlan(&h.m.Genesis, rules.History{head}).Share(h.n.Key.Peer())
 		if share == nil {
 			return
 		}
@@ -139,11 +139,11 @@ func TestInventedWindowIsRefused(t *testing.T) {
 				h.t.Fatal(err)
 			}
 		}
-		h.n.Announce(wire.Seal(h.n.Key, wire.KindHeader, h.m.Run, head.Round+1, &wire.Header{Base: base, Root: elastic.WindowRoot(body.Merged),
+		h.n.Announce(wire.Seal(h.n.Key, wire.KindHeader, h.m.Run, head.Round+1, &wire.Header{Base: base, Root: rules.WindowRoot(body.Merged),
 			Body: wire.RawCID(index), Bytes: uint64(len(index)), Spans: share.Spans, Steps: share.Steps, Nonce: wire.Sum(body.Nonce), TrainMs: 1}).Bytes())
 	})
 	for i, r := range recs[1:] {
-		if slices.Contains(r.Merged[:elastic.WindowSteps(r, recs[i])], wire.ManifestCID([]byte("invented 0"))) {
+		if slices.Contains(r.Merged[:rules.WindowSteps(r, recs[i])], wire.ManifestCID([]byte("invented 0"))) {
 			t.Fatalf("round %d takes invented gradients", r.Round)
 		}
 	}

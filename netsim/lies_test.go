@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -46,9 +48,9 @@ type hostile struct {
 
 // serve makes x the body of the round after head and announces a header for it.
 // change may spoil the header or the body.
-func (h hostile) serve(head *wire.Record, base wire.CID, x []float32, change func(*wire.Header, *elastic.Contribution)) wire.Envelope {
+func (h hostile) serve(head *wire.Record, base wire.CID, x []float32, change func(*wire.Header, *version.Contribution)) wire.Envelope {
 	h.t.Helper()
-	model, err := elastic.NewModel(&h.m.Genesis, h.m.schema)
+	model, err := version.NewModel(&h.m.Genesis, h.m.schema)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func (h hostile) serve(head *wire.Record, base wire.CID, x []float32, change fun
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	plan := elastic.MakePlan(&h.m.Genesis, elastic.History{head})
+	plan := rules.MakePlan(&h.m.Genesis, rules.History{head})
 	share := plan.Share(h.n.Key.Peer())
 	if share == nil {
 		h.t.Fatal("the hostile peer is not planned for")
@@ -123,7 +125,7 @@ func TestNonFiniteIsRefused(t *testing.T) {
 	for name, x := range map[string]float32{"nan": float32(math.NaN()), "inf": float32(math.Inf(1))} {
 		t.Run(name, func(t *testing.T) {
 			hostileSwarm(t, func(h hostile, head *wire.Record, base wire.CID) {
-				h.serve(head, base, make([]float32, h.m.schema.Params()), func(hd *wire.Header, c *elastic.Contribution) {
+				h.serve(head, base, make([]float32, h.m.schema.Params()), func(hd *wire.Header, c *version.Contribution) {
 					spoilPart(t, hd, c, x)
 				})
 			}, refusedFor(wire.ReasonNonFinite))
@@ -144,7 +146,7 @@ func TestNonFiniteIsRefused(t *testing.T) {
 
 // spoilPart writes v into the first part and commits to it, as a peer would that
 // encodes without looking.
-func spoilPart(t *testing.T, hd *wire.Header, c *elastic.Contribution, v float32) {
+func spoilPart(t *testing.T, hd *wire.Header, c *version.Contribution, v float32) {
 	t.Helper()
 	var b wire.Body
 	if err := wire.Unmarshal(c.Index, &b, wire.MaxBlock); err != nil {
@@ -163,20 +165,20 @@ func spoilPart(t *testing.T, hd *wire.Header, c *elastic.Contribution, v float32
 
 func TestLiesAreRefusedByName(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*wire.Header, *elastic.Contribution)
+		change func(*wire.Header, *version.Contribution)
 		want   func(*testing.T, wire.Verdict)
 	}{
-		"a stale base": {func(h *wire.Header, _ *elastic.Contribution) { h.Base = wire.RawCID([]byte("other")) }, refusedFor(wire.ReasonStale)},
-		"more samples": {func(h *wire.Header, _ *elastic.Contribution) {
+		"a stale base": {func(h *wire.Header, _ *version.Contribution) { h.Base = wire.RawCID([]byte("other")) }, refusedFor(wire.ReasonStale)},
+		"more samples": {func(h *wire.Header, _ *version.Contribution) {
 			h.Spans = []wire.Span{{Lo: h.Spans[0].Lo, Hi: h.Spans[0].Hi + 1000}}
 		}, refusedFor(wire.ReasonSpans)},
-		"another's samples": {func(h *wire.Header, _ *elastic.Contribution) { h.Spans = []wire.Span{{Lo: 0, Hi: 4}} }, refusedFor(wire.ReasonSpans)},
-		"late work unheard": {func(h *wire.Header, _ *elastic.Contribution) { h.Late = 1 }, refusedFor(wire.ReasonSpans)},
-		"another norm":      {func(h *wire.Header, _ *elastic.Contribution) { h.Norm = 7 }, refusedFor(wire.ReasonBody)},
-		"another size":      {func(h *wire.Header, _ *elastic.Contribution) { h.Bytes++ }, refusedFor(wire.ReasonBody)},
-		"another root":      {func(h *wire.Header, _ *elastic.Contribution) { h.Root[0] ^= 1 }, refusedFor(wire.ReasonBody)},
-		"another nonce":     {func(h *wire.Header, _ *elastic.Contribution) { h.Nonce[0] ^= 1 }, refusedFor(wire.ReasonBody)},
-		"a truncated index": {func(h *wire.Header, c *elastic.Contribution) {
+		"another's samples": {func(h *wire.Header, _ *version.Contribution) { h.Spans = []wire.Span{{Lo: 0, Hi: 4}} }, refusedFor(wire.ReasonSpans)},
+		"late work unheard": {func(h *wire.Header, _ *version.Contribution) { h.Late = 1 }, refusedFor(wire.ReasonSpans)},
+		"another norm":      {func(h *wire.Header, _ *version.Contribution) { h.Norm = 7 }, refusedFor(wire.ReasonBody)},
+		"another size":      {func(h *wire.Header, _ *version.Contribution) { h.Bytes++ }, refusedFor(wire.ReasonBody)},
+		"another root":      {func(h *wire.Header, _ *version.Contribution) { h.Root[0] ^= 1 }, refusedFor(wire.ReasonBody)},
+		"another nonce":     {func(h *wire.Header, _ *version.Contribution) { h.Nonce[0] ^= 1 }, refusedFor(wire.ReasonBody)},
+		"a truncated index": {func(h *wire.Header, c *version.Contribution) {
 			c.Index = c.Index[:len(c.Index)-1]
 			h.Body = wire.RawCID(c.Index)
 		}, refusedFor(wire.ReasonBody)},
@@ -240,7 +242,7 @@ func TestReplayedStatementsAreStale(t *testing.T) {
 		}
 		for _, b := range old {
 			e, err := wire.Open(b)
-			if err != nil || elastic.CheckForm(other.Run, &e) != elastic.Ignore {
+			if err != nil || decide.CheckForm(other.Run, &e) != decide.Ignore {
 				t.Fatalf("a statement of another run is not ignored (%v)", err)
 			}
 		}

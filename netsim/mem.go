@@ -14,6 +14,8 @@ import (
 
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/wire"
 )
@@ -133,7 +135,7 @@ func NewMem(cfg MemConfig) (*Mem, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	p, err := elastic.PresetNamed(cfg.Preset)
+	p, err := rules.PresetNamed(cfg.Preset)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +326,7 @@ func (n *MemNode) Version(ctx context.Context) (elastic.Snapshot, error) { retur
 func (n *MemNode) Announce(b []byte) {
 	for _, o := range n.mem.others(n) {
 		time.AfterFunc(n.mem.cfg.Delay, func() {
-			if o.Running() && o.Runner.Check(b) == elastic.Accept {
+			if o.Running() && o.Runner.Check(b) == decide.Accept {
 				o.Runner.Hear(context.Background(), b)
 			}
 		})
@@ -385,7 +387,7 @@ func (n *MemNode) wait(ctx context.Context, d time.Duration) error {
 }
 
 // Pull implements elastic.Network.
-func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
+func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) (*wire.PullAnswer, error) {
 	if err := n.wait(ctx, 2*n.mem.cfg.Delay); err != nil {
 		return nil, err
 	}
@@ -397,7 +399,7 @@ func (n *MemNode) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elas
 	if err != nil {
 		return nil, err
 	}
-	return elastic.OpenAnswer(a.Bytes())
+	return wire.OpenPullAnswer(a.Bytes())
 }
 
 // Fetch implements elastic.Network.

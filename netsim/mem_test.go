@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -113,7 +114,7 @@ func checkSampleBooks(t *testing.T, recs []*wire.Record) {
 		if r.Round == 0 {
 			continue
 		}
-		hs, err := elastic.CountedHeaders(r)
+		hs, err := rules.CountedHeaders(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,8 +172,8 @@ func TestSwarmsOfManySizes(t *testing.T) {
 				if got, want := len(recs[0].Table), min(c.Peers, wire.MaxVoters); got != want {
 					t.Fatalf("%d voters, want %d", got, want)
 				}
-				h1, err1 := elastic.CountedHeaders(recs[1])
-				hl, err2 := elastic.CountedHeaders(recs[len(recs)-1])
+				h1, err1 := rules.CountedHeaders(recs[1])
+				hl, err2 := rules.CountedHeaders(recs[len(recs)-1])
 				if c.Rounds > 1 && (err1 != nil || err2 != nil) || c.Rounds > 1 && !(hl[0].Header.Loss < h1[0].Header.Loss) {
 					t.Fatalf("the loss did not fall: %v to %v (%v, %v)", h1[0].Header.Loss, hl[0].Header.Loss, err1, err2)
 				}

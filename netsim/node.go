@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
@@ -228,7 +229,7 @@ func (lf *life) announce(o *Node, b []byte) {
 	}
 	to := o.life
 	sw.Loop.At(at, func() {
-		if o.life != to || sw.isCut(lf.n, o) || to.runner.Offer(b) != elastic.Accept {
+		if o.life != to || sw.isCut(lf.n, o) || to.runner.Offer(b) != decide.Accept {
 			return
 		}
 		if o.Lie != nil {
@@ -283,7 +284,7 @@ func (sw *Swarm) travel(ctx context.Context, from, to *Node, n int) error {
 
 // Pull implements elastic.Network. An answer is not copied: records are large, and all
 // who ask have the same one under way.
-func (lf *life) Pull(ctx context.Context, from wire.PeerID, req []byte) (*elastic.Answer, error) {
+func (lf *life) Pull(ctx context.Context, from wire.PeerID, req []byte) (*wire.PullAnswer, error) {
 	sw := lf.n.sw
 	o := sw.byID[from]
 	if o == nil {

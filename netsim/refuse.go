@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -80,7 +80,7 @@ func (s *Scenario) refusals(asWritten bool) (out []refusal) {
 	if int(w.MinPeers) > w.Peers {
 		bad("swarm.min_peers", "swarm.min_peers: %d peers begin the run, %d are started", w.MinPeers, w.Peers)
 	}
-	if _, err := elastic.PresetNamed(w.Preset); err != nil {
+	if _, err := rules.PresetNamed(w.Preset); err != nil {
 		bad("swarm.preset", "swarm.preset: %w", err)
 	}
 	in := func(key, v string, of ...string) {

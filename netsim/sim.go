@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -359,12 +359,12 @@ func (m *Sim) loss(n *Node) (float64, error) {
 		params, _ := m.Swarm.model.init()
 		return m.Swarm.model.loss(params), nil
 	}
-	mod, err := elastic.NewModel(&m.Swarm.Genesis, m.Swarm.model.schema)
+	mod, err := version.NewModel(&m.Swarm.Genesis, m.Swarm.model.schema)
 	if err != nil {
 		return 0, err
 	}
 	want := map[string]int{"params": m.Swarm.model.schema.Params(), "buffers": 0, "outer": mod.OuterLen()}
-	v, err := elastic.LoadVectors(context.Background(), m.Swarm.Genesis.Schema, n.version, want, get)
+	v, err := version.LoadVectors(context.Background(), m.Swarm.Genesis.Schema, n.version, want, get)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("peer %d does not hold version %d, which is its newest: %w", n.Index, n.round, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -57,7 +58,7 @@ type Swarm struct {
 	cuts   map[[2]int]bool
 	check  *checker
 	trail  *Trail
-	plans  *elastic.Plans
+	plans  *rules.Plans
 	sealed []byte // genesis
 
 	onRecord func(round uint64) // may be nil; called when anybody first decides it
@@ -134,7 +135,7 @@ func (sw *Swarm) makeNodes() error {
 
 func (sw *Swarm) makeGenesis() error {
 	cfg := sw.cfg
-	p, err := elastic.PresetNamed(cfg.Preset)
+	p, err := rules.PresetNamed(cfg.Preset)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (sw *Swarm) makeGenesis() error {
 	if err != nil {
 		return fmt.Errorf("genesis of the simulation: %w", err)
 	}
-	sw.plans = elastic.NewPlans(&sw.Genesis)
+	sw.plans = rules.NewPlans(&sw.Genesis)
 	return nil
 }
 

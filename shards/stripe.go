@@ -1,8 +1,6 @@
 package shards
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,24 +11,8 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// Bounds of one stripe.
-const (
-	maxData   = 10
-	maxParity = 2
-)
-
 // ErrTooFewBlocks is returned by Restore when fewer than k blocks are left.
 var ErrTooFewBlocks = errors.New("too few blocks of the stripe are left")
-
-// Stripe is k data and m parity blocks on k+m different peers. Blocks are
-// numbered data first, then parity.
-type Stripe struct {
-	_       struct{} `cbor:",toarray"`
-	Data    []wire.CID
-	Len     []uint32 // bytes of each data block; the code runs over the longest, the others count as padded with zeros
-	Parity  []wire.CID
-	Holders []wire.PeerID // of data, then of parity; all different
-}
 
 // Layout returns the numbers of data and parity blocks of a stripe over n
 // holders: (1, 0) for one and less, which means no stripe at all; 1+1, 1+2,
@@ -44,7 +26,7 @@ func Layout(n int) (k, m int) {
 	case n == 3:
 		return 1, 2
 	}
-	return min(n-2, maxData), maxParity
+	return min(n-2, wire.MaxStripeData), wire.MaxStripeParity
 }
 
 // Encode groups blocks into stripes of Layout(len(holders)) in their order, the
@@ -52,8 +34,8 @@ func Layout(n int) (k, m int) {
 // parity blocks, stripe by stripe. It is a pure function of its arguments, so
 // every peer computes the same placement. Blocks are 1 byte to 1 MiB and stay
 // the caller's; holders must differ. One holder gives no stripes.
-func Encode(blocks [][]byte, holders []wire.PeerID, seed wire.Digest) ([]Stripe, [][]byte, error) {
-	if err := distinct(holders); err != nil {
+func Encode(blocks [][]byte, holders []wire.PeerID, seed wire.Digest) ([]wire.Stripe, [][]byte, error) {
+	if err := wire.Distinct(holders); err != nil {
 		return nil, nil, fmt.Errorf("encode stripes: %w", err)
 	}
 	for i, b := range blocks {
@@ -65,7 +47,7 @@ func Encode(blocks [][]byte, holders []wire.PeerID, seed wire.Digest) ([]Stripe,
 	if m == 0 {
 		return nil, nil, nil
 	}
-	var stripes []Stripe
+	var stripes []wire.Stripe
 	var parity [][]byte
 	for data := range slices.Chunk(blocks, k) {
 		st, p, err := encodeStripe(data, m)
@@ -78,38 +60,13 @@ func Encode(blocks [][]byte, holders []wire.PeerID, seed wire.Digest) ([]Stripe,
 	return stripes, parity, nil
 }
 
-func distinct(ps []wire.PeerID) error {
-	s := slices.Clone(ps)
-	slices.SortFunc(s, wire.PeerID.Compare)
-	for i, p := range s {
-		if p.IsZero() {
-			return errors.New("a holder is nobody")
-		}
-		if i > 0 && s[i-1] == p {
-			return fmt.Errorf("holder %s is given twice", p)
-		}
-	}
-	return nil
-}
-
-// rank orders holders by rendezvous hashing: SHA-256 over seed, stripe number
-// and key, smallest first.
+// rank orders holders by rendezvous hashing: a draw with seed and stripe number.
 func rank(holders []wire.PeerID, seed wire.Digest, stripe uint64) []wire.PeerID {
-	score := func(p wire.PeerID) (d [32]byte) {
-		b := append([]byte("hived/stripe/v1\n"), seed[:]...)
-		b = binary.BigEndian.AppendUint64(b, stripe)
-		return sha256.Sum256(append(b, p[:]...))
-	}
-	out := slices.Clone(holders)
-	slices.SortFunc(out, func(p, q wire.PeerID) int {
-		a, b := score(p), score(q)
-		return bytes.Compare(a[:], b[:])
-	})
-	return out
+	return wire.Draw("hived/stripe/v1\n", binary.BigEndian.AppendUint64(seed[:], stripe), holders)
 }
 
-func encodeStripe(data [][]byte, m int) (Stripe, [][]byte, error) {
-	var st Stripe
+func encodeStripe(data [][]byte, m int) (wire.Stripe, [][]byte, error) {
+	var st wire.Stripe
 	size := 0
 	for _, b := range data {
 		st.Data = append(st.Data, wire.RawCID(b))
@@ -145,50 +102,19 @@ func padded(b []byte, size int) []byte {
 	return append(make([]byte, 0, size), b...)[:size]
 }
 
-// Check reports the first way in which s is not a stripe. A stripe from another
-// peer must be checked before use.
-func (s Stripe) Check() error {
-	k, m := len(s.Data), len(s.Parity)
-	if k < 1 || k > maxData || m < 1 || m > maxParity {
-		return fmt.Errorf("stripe of %d+%d blocks, want at most %d+%d", k, m, maxData, maxParity)
-	}
-	if len(s.Len) != k || len(s.Holders) != k+m {
-		return fmt.Errorf("stripe of %d+%d blocks has %d lengths and %d holders", k, m, len(s.Len), len(s.Holders))
-	}
-	for i, n := range s.Len {
-		if n < 1 || n > wire.MaxBlock {
-			return fmt.Errorf("block %d of %d bytes, want 1 to %d", i, n, wire.MaxBlock)
-		}
-	}
-	for i := range k + m {
-		if s.Block(i).IsZero() {
-			return fmt.Errorf("block %d has no name", i)
-		}
-	}
-	return distinct(s.Holders)
-}
-
-// Block returns the name of block i, data first, then parity.
-func (s Stripe) Block(i int) wire.CID {
-	if i < len(s.Data) {
-		return s.Data[i]
-	}
-	return s.Parity[i-len(s.Data)]
-}
-
-// size returns the bytes of each parity block.
-func (s Stripe) size() int {
+// parityBytes returns the size of each parity block of s.
+func parityBytes(s wire.Stripe) int {
 	if len(s.Len) == 0 {
 		return 0
 	}
 	return int(slices.Max(s.Len))
 }
 
-// Restore returns all blocks of the stripe, data then parity, from any k of
+// Restore returns all blocks of stripe s, data then parity, from any k of
 // them: have[i] is block i or nil if it is lost. Blocks that are not what the
 // stripe names count as lost. The result shares memory with have. It returns
 // ErrTooFewBlocks when not enough are left.
-func (s Stripe) Restore(have [][]byte) ([][]byte, error) {
+func Restore(s wire.Stripe, have [][]byte) ([][]byte, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("restore stripe: %w", err)
 	}
@@ -196,7 +122,7 @@ func (s Stripe) Restore(have [][]byte) ([][]byte, error) {
 	if len(have) != k+m {
 		return nil, fmt.Errorf("restore stripe of %d blocks: %d slots given", k+m, len(have))
 	}
-	size, left := s.size(), 0
+	size, left := parityBytes(s), 0
 	all := make([][]byte, k+m)
 	for i, b := range have {
 		if b == nil || len(b) > size || !s.Block(i).Names(b) {

@@ -48,7 +48,7 @@ func TestRestoreAfterAnyLoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := snap.Check(); err != nil {
+		if err := reopen(snap); err != nil {
 			t.Fatal(err)
 		}
 		at, pat := 0, 0
@@ -68,7 +68,7 @@ func TestRestoreAfterAnyLoss(t *testing.T) {
 						have[i] = []byte("a lie in place of the block")
 					}
 				}
-				got, err := st.Restore(have)
+				got, err := Restore(st, have)
 				if err != nil {
 					t.Fatalf("%d holders, lost %b: %v", n, lost, err)
 				}
@@ -82,7 +82,7 @@ func TestRestoreAfterAnyLoss(t *testing.T) {
 			for i := range m + 1 {
 				have[i] = nil
 			}
-			if _, err := st.Restore(have); !errors.Is(err, ErrTooFewBlocks) {
+			if _, err := Restore(st, have); !errors.Is(err, ErrTooFewBlocks) {
 				t.Fatalf("%d holders, one loss too many: %v", n, err)
 			}
 		}
@@ -124,10 +124,10 @@ func TestPlacement(t *testing.T) {
 			t.Errorf("holder %s has %d blocks", h.Short(), load[h])
 		}
 	}
-	snap := Snapshot{State: wire.ManifestCID([]byte("s")), Stripes: a}
+	snap := wire.Snapshot{State: wire.ManifestCID([]byte("s")), Stripes: a}
 	for i, st := range a {
 		lost := st.Holders[0]
-		in, ok := snap.StandIn(i, lost, mixed)
+		in, ok := StandIn(&snap, i, lost, mixed)
 		if !ok {
 			t.Fatal("no stand-in among 20 for 12")
 		}
@@ -136,7 +136,7 @@ func TestPlacement(t *testing.T) {
 				t.Fatal("stand-in holds a block of the stripe")
 			}
 		}
-		if _, ok := snap.StandIn(i, lost, st.Holders); ok {
+		if _, ok := StandIn(&snap, i, lost, st.Holders); ok {
 			t.Fatal("a stand-in out of nowhere")
 		}
 	}
@@ -172,12 +172,12 @@ func TestLyingStripe(t *testing.T) {
 	st := sts[0]
 	lies := [][]byte{noise(3, 50), noise(4, 50)}
 	st.Parity = []wire.CID{wire.RawCID(lies[0]), wire.RawCID(lies[1])}
-	if _, err := st.Restore([][]byte{nil, nil, lies[0], lies[1]}); err == nil {
+	if _, err := Restore(st, [][]byte{nil, nil, lies[0], lies[1]}); err == nil {
 		t.Fatal("wrong blocks were restored")
 	}
 }
 
-func testSnapshot(tb testing.TB, n int) Snapshot {
+func testSnapshot(tb testing.TB, n int) wire.Snapshot {
 	blocks := [][]byte{noise(1, 50), noise(2, 60), noise(3, 70)}
 	s, _, err := NewSnapshot(3, wire.ManifestCID([]byte("m")), blocks, somePeers(n))
 	if err != nil {
@@ -186,10 +186,15 @@ func testSnapshot(tb testing.TB, n int) Snapshot {
 	return s
 }
 
+func reopen(s wire.Snapshot) error {
+	_, err := wire.OpenSnapshot(wire.Marshal(s))
+	return err
+}
+
 func TestSnapshotForm(t *testing.T) {
 	for _, n := range []int{1, 2, 4, 13} {
 		s := testSnapshot(t, n)
-		got, err := ParseSnapshot(wire.Marshal(s))
+		got, err := wire.OpenSnapshot(wire.Marshal(s))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,12 +215,12 @@ func TestSnapshotForm(t *testing.T) {
 	}
 	s := testSnapshot(t, 4)
 	s.Stripes[0].Data[0], s.Stripes[0].Data[1] = s.Stripes[0].Data[1], s.Stripes[0].Data[0]
-	if _, err := ParseSnapshot(wire.Marshal(s)); err == nil {
+	if _, err := wire.OpenSnapshot(wire.Marshal(s)); err == nil {
 		t.Error("stripes out of order were taken")
 	}
 	s = testSnapshot(t, 4)
 	s.Stripes[0].Holders[1] = s.Stripes[0].Holders[0]
-	if _, err := ParseSnapshot(wire.Marshal(s)); err == nil {
+	if _, err := wire.OpenSnapshot(wire.Marshal(s)); err == nil {
 		t.Error("two blocks on one peer were taken")
 	}
 }
@@ -225,7 +230,7 @@ func FuzzSnapshot(f *testing.F) {
 		f.Add(wire.Marshal(testSnapshot(f, n)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := ParseSnapshot(b)
+		s, err := wire.OpenSnapshot(b)
 		if err != nil {
 			return
 		}
@@ -233,7 +238,7 @@ func FuzzSnapshot(f *testing.F) {
 			t.Fatal("two encodings of one snapshot")
 		}
 		for _, st := range s.Stripes {
-			if _, err := st.Restore(make([][]byte, len(st.Data)+len(st.Parity))); !errors.Is(err, ErrTooFewBlocks) {
+			if _, err := Restore(st, make([][]byte, len(st.Data)+len(st.Parity))); !errors.Is(err, ErrTooFewBlocks) {
 				t.Fatal(err)
 			}
 		}

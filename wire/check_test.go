@@ -153,6 +153,55 @@ func TestManifestChecks(t *testing.T) {
 	}
 }
 
+func TestEvidenceChecks(t *testing.T) {
+	refuse(t, "evidence", sampleEvidence(), map[string]func(*Evidence){
+		"version 2":          func(e *Evidence) { e.V = 2 },
+		"kind 0":             func(e *Evidence) { e.Kind = 0 },
+		"kind 3":             func(e *Evidence) { e.Kind = 3 },
+		"one thing twice":    func(e *Evidence) { e.A = e.B },
+		"sides out of order": func(e *Evidence) { e.A, e.B = e.B, e.A },
+	})
+}
+
+func TestVoteChecks(t *testing.T) {
+	refuse(t, "vote", sampleVote(), map[string]func(*Vote){
+		"a short signature":      func(v *Vote) { v.Sig = v.Sig[:63] },
+		"a short ticket":         func(v *Vote) { v.Ticket = []byte{1} },
+		"phase 0":                func(v *Vote) { v.Vote.Phase = 0 },
+		"phase 6":                func(v *Vote) { v.Vote.Phase = 6 },
+		"round 1,025":            func(v *Vote) { v.Vote.Round = 1025 },
+		"three tips":             func(v *Vote) { v.Vote.Chain = append(v.Vote.Chain, Tip{}) },
+		"a signature too few":    func(v *Vote) { v.Just.Sigs = v.Just.Sigs[:64] },
+		"a signer twice":         func(v *Vote) { v.Just.Signers[1] = 0 },
+		"signer 21":              func(v *Vote) { v.Just.Signers[1] = MaxVoters },
+		"phase 6 as its grounds": func(v *Vote) { v.Just.Vote.Phase = 6 },
+	})
+}
+
+func TestPeerListChecks(t *testing.T) {
+	refuse(t, "peer list", PeerList{{Peer: keyN(0).Peer()}}, map[string]func(*PeerList){
+		"65 peers": func(l *PeerList) { *l = make(PeerList, MaxTold+1) },
+	})
+}
+
+func TestSnapshotChecks(t *testing.T) {
+	refuse(t, "snapshot", sampleSnapshot(), map[string]func(*Snapshot){
+		"no state":            func(s *Snapshot) { s.State = CID{} },
+		"no blocks":           func(s *Snapshot) { s.Blocks = nil },
+		"blocks out of order": func(s *Snapshot) { s.Blocks[0], s.Blocks[1] = s.Blocks[1], s.Blocks[0] },
+		"a block too many":    func(s *Snapshot) { s.Blocks = append(s.Blocks, cidN(24)) },
+		"no parity":           func(s *Snapshot) { s.Stripes[0].Parity = nil },
+		"three parities":      func(s *Snapshot) { s.Stripes[0].Parity = append(s.Stripes[0].Parity, cidN(24)) },
+		"a length too few":    func(s *Snapshot) { s.Stripes[0].Len = s.Stripes[0].Len[:1] },
+		"an empty block":      func(s *Snapshot) { s.Stripes[0].Len[1] = 0 },
+		"a block above 1 MiB": func(s *Snapshot) { s.Stripes[0].Len[1] = MaxBlock + 1 },
+		"a holder too few":    func(s *Snapshot) { s.Stripes[0].Holders = s.Stripes[0].Holders[:3] },
+		"a holder twice":      func(s *Snapshot) { s.Stripes[0].Holders[1] = s.Stripes[0].Holders[0] },
+		"a holder nobody":     func(s *Snapshot) { s.Stripes[0].Holders[1] = PeerID{} },
+		"a nameless block":    func(s *Snapshot) { s.Stripes[0].Parity[1] = CID{} },
+	})
+}
+
 func TestRecordChecks(t *testing.T) {
 	refuse(t, "record", sampleRecord(), map[string]func(*Record){
 		"version 0":                            func(r *Record) { r.V = 0 },

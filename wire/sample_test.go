@@ -115,14 +115,61 @@ func samples() []noun {
 		of("attest", Attest{Version: ManifestCID([]byte("v7")), Merged: ManifestCID([]byte("m7"))}),
 		of("manifest", sampleManifest()),
 		of("record", sampleRecord()),
-		of("cert", Cert{V: 1, Instance: 9, BaseRound: 6, Base: digestN(6), BaseTable: digestN(31), Round: 7, Value: digestN(8), ValTable: digestN(31),
-			Signers: []uint32{0, 2}, Sigs: []byte(strings.Repeat("\x5a", 128))}),
+		of("cert", *sampleCert()),
 		of("schema", Schema{{Name: "a.bias", Shape: []uint32{10}}, {Name: "a.weight", Shape: []uint32{10, 784}}, {Name: "norm.mean", Shape: []uint32{784}, Buffer: true}}),
 		of("entry-body", body),
 		of("entry", entry),
 		of("group-cut", GroupCut{Group: 1, Headers: [][]byte{header.Bytes()}, Haves: [][]byte{Seal(keyN(0), KindGroupHave, run, 7, sampleHave()).Bytes()}}),
 		of("group-vote", GroupVote{Outcome: digestN(43)}),
 		of("group-result", GroupResult{Outcome: sampleOutcome(), Signers: []byte{0x03}, Sigs: []byte(strings.Repeat("\x5a", 128))}),
-		of("head", Head{Origin: LogOrigin(run, keyN(0).Peer()), Size: 4, Root: digestN(32), Note: []byte("a signed note")}),
+		of("head", sampleHead()),
+		of("chain-item", sampleItem()),
+		of("pull-request", PullRequest{Run: run, Next: 8, Instance: 10, Known: [][]byte{digestN(33).first8(), digestN(34).first8()}, Composes: true}),
+		of("pull-answer", PullAnswer{Items: [][]byte{Marshal(sampleItem())}, Envelopes: [][]byte{header.Bytes()}}),
+		of("attest-list", AttestList{Envelopes: [][]byte{Seal(keyN(0), KindAttest, run, 7, Attest{Version: ManifestCID([]byte("v7"))}).Bytes()}}),
+		of("snapshot", sampleSnapshot()),
+		of("evidence", sampleEvidence()),
+		of("peer-list", PeerList{{Peer: keyN(0).Peer(), Addrs: []string{"/ip4/10.0.0.1/tcp/4001"}}}),
+		of("vote", sampleVote()),
+		of("pull", Pull{Kind: PullGenesis, Body: Marshal(GenesisQuery{Name: "demo"})}),
+		of("genesis-query", GenesisQuery{Name: "demo"}),
+		of("log-query", LogQuery{Run: run, Lo: 512}),
+		of("log-answer", LogAnswer{Head: sampleHead(), Entries: [][]byte{Marshal(entry)}}),
+		of("proof-query", ProofQuery{Run: run, Old: 3, New: 4}),
+		of("slice", Slice{Run: run, Round: 7, Step: 3, Part: 1, Merged: true, Data: []byte{0, 0, 0x80, 0x3f}}),
 	}
+}
+
+func (d Digest) first8() []byte { return d[:8] }
+
+func sampleSnapshot() Snapshot {
+	return Snapshot{Version: 7, State: ManifestCID([]byte("v7")), Blocks: []CID{cidN(20), cidN(21)},
+		Stripes: []Stripe{{Data: []CID{cidN(20), cidN(21)}, Len: []uint32{MaxBlock, 300}, Parity: []CID{cidN(22), cidN(23)}, Holders: peersN(4)}}}
+}
+
+func sampleEvidence() Evidence {
+	other := EntryBody{Run: digestN(0), Seq: 3, Kind: EntryRecord, Ref: cidN(1)}
+	b := SealEntry(keyN(0), other)
+	other.Ref = cidN(2)
+	return NewEvidence(EvidenceEntries, SealEntry(keyN(0), other), b)
+}
+
+func sampleVote() Vote {
+	tips := []Tip{{Round: 6, Record: digestN(6), Table: digestN(31)}, {Round: 7, Record: digestN(8), Table: digestN(31)}}
+	return Vote{Rank: 1, Vote: VotePayload{Instance: 9, Phase: 4, Chain: tips}, Sig: []byte(strings.Repeat("\x5a", 64)),
+		Just: &Justification{Vote: VotePayload{Instance: 9, Phase: 3, Chain: tips}, Signers: []uint32{0, 2}, Sigs: []byte(strings.Repeat("\x5b", 128))}}
+}
+
+func sampleHead() Head {
+	return Head{Origin: LogOrigin(digestN(0), keyN(0).Peer()), Size: 4, Root: digestN(32), Note: []byte("a signed note")}
+}
+
+func sampleItem() ChainItem {
+	r := sampleRecord()
+	return ChainItem{Record: Marshal(&r), Cert: Marshal(sampleCert())}
+}
+
+func sampleCert() *Cert {
+	return &Cert{V: 1, Instance: 9, BaseRound: 6, Base: digestN(6), BaseTable: digestN(31), Round: 7, Value: digestN(8), ValTable: digestN(31),
+		Signers: []uint32{0, 2}, Sigs: []byte(strings.Repeat("\x5a", 128))}
 }

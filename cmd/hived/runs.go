@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon"
-	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -178,11 +178,11 @@ func (a *app) runStop() *cobra.Command {
 func (a *app) runPresets() *cobra.Command {
 	return &cobra.Command{Use: "presets", Short: "List the synchronisation methods", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 		if a.json {
-			return printJSON(c, elastic.Presets)
+			return printJSON(c, rules.Presets)
 		}
 		w := table(c)
 		fmt.Fprintln(w, "PRESET\tWHAT IT DOES\tSOURCE")
-		for _, p := range elastic.Presets {
+		for _, p := range rules.Presets {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, p.About, p.Source)
 		}
 		return w.Flush()

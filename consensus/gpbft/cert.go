@@ -6,21 +6,20 @@ import (
 
 	"github.com/filecoin-project/go-f3/gpbft"
 
-	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/wire"
 )
 
-func certTips(c *wire.Cert) (base consensus.Tip, chain []consensus.Tip) {
-	base = consensus.Tip{Round: c.BaseRound, Record: c.Base, Table: c.BaseTable}
-	chain = []consensus.Tip{base}
+func certTips(c *wire.Cert) (base wire.Tip, chain []wire.Tip) {
+	base = wire.Tip{Round: c.BaseRound, Record: c.Base, Table: c.BaseTable}
+	chain = []wire.Tip{base}
 	if c.Decided() {
-		chain = append(chain, consensus.Tip{Round: c.Round, Record: c.Value, Table: c.ValTable})
+		chain = append(chain, wire.Tip{Round: c.Round, Record: c.Value, Table: c.ValTable})
 	}
 	return base, chain
 }
 
 // newCert makes the certificate of a decision of an instance that used table.
-func newCert(base consensus.Tip, chain []consensus.Tip, instance uint64, j *gpbft.Justification, pt *gpbft.PowerTable) wire.Cert {
+func newCert(base wire.Tip, chain []wire.Tip, instance uint64, j *gpbft.Justification, pt *gpbft.PowerTable) wire.Cert {
 	c := wire.Cert{V: 1, Instance: instance, BaseRound: base.Round, Base: base.Record, BaseTable: base.Table, Round: base.Round, ValTable: base.Table}
 	if len(chain) == 2 {
 		c.Round, c.Value, c.ValTable = chain[1].Round, chain[1].Record, chain[1].Table
@@ -55,7 +54,7 @@ func Verify(run wire.RunID, c *wire.Cert, table wire.Table) error {
 	if c.Decided() && c.Round != c.BaseRound+1 || !c.Decided() && (c.Round != c.BaseRound || c.ValTable != c.BaseTable) {
 		return fmt.Errorf("verify certificate %d: record %d on base %d", c.Instance, c.Round, c.BaseRound)
 	}
-	p := payload{Instance: c.Instance, Phase: uint64(gpbft.DECIDE_PHASE), Chain: chain}.toF3(base)
+	p := payloadToF3(wire.VotePayload{Instance: c.Instance, Phase: uint64(gpbft.DECIDE_PHASE), Chain: chain}, base)
 	msg := p.MarshalForSigning(network(run))
 	weight := uint64(0)
 	for i, rank := range c.Signers {

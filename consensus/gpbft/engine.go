@@ -40,7 +40,7 @@ type Engine struct {
 
 type heldVote struct {
 	sender wire.PeerID
-	v      vote
+	v      wire.Vote
 }
 
 // maxHeld is 16 votes a voter and instance; no sender has more than its share.
@@ -118,7 +118,7 @@ func (e *Engine) begin(now time.Time, st consensus.Start) {
 
 // receive delivers a vote or holds it until its instance begins.
 func (e *Engine) receive(now time.Time, env wire.Envelope) {
-	v, err := decodeVote(env.Body)
+	v, err := wire.OpenVote(env.Body)
 	if err != nil || v.Vote.Instance != env.Round || env.Sender == e.self {
 		e.cfg.Logger.Debug("vote refused", "peer", env.Sender.Short(), "err", err)
 		return
@@ -222,7 +222,7 @@ func newInstance(e *Engine, now time.Time, st consensus.Start) (*instance, error
 			in.rank, in.votes = gpbft.ActorID(p.Rank), true
 		}
 	}
-	tips := []consensus.Tip{st.Base}
+	tips := []wire.Tip{st.Base}
 	if st.Proposal != nil {
 		tips = append(tips, *st.Proposal)
 	}
@@ -245,7 +245,7 @@ func (in *instance) fail(err error) {
 
 // give hands a vote of another peer to go-f3, which checks signature, power,
 // justification and slot.
-func (in *instance) give(from wire.PeerID, v vote) {
+func (in *instance) give(from wire.PeerID, v wire.Vote) {
 	if in.decided != nil {
 		return
 	}
@@ -253,7 +253,7 @@ func (in *instance) give(from wire.PeerID, v vote) {
 	for _, p := range in.start.Table {
 		sender = sender && (p.Peer != from || p.Rank == v.Rank)
 	}
-	chains := append([]consensus.Tip{}, v.Vote.Chain...)
+	chains := append([]wire.Tip{}, v.Vote.Chain...)
 	if v.Just != nil {
 		chains = append(chains, v.Just.Vote.Chain...)
 	}
@@ -266,7 +266,7 @@ func (in *instance) give(from wire.PeerID, v vote) {
 		in.e.cfg.Logger.Warn("vote refused", "instance", in.start.Instance, "peer", from.Short(), "err", err)
 		return
 	}
-	in.deliver(v.toF3(in.start.Base))
+	in.deliver(voteToF3(v, in.start.Base))
 }
 
 func (in *instance) deliver(m *gpbft.GMessage) {
@@ -310,7 +310,7 @@ func slotOf(instance, round, phase uint64, rank uint32) []byte {
 // The methods below implement gpbft.Host.
 
 func (in *instance) GetProposal(context.Context, uint64) (*gpbft.SupplementalData, *gpbft.ECChain, error) {
-	chain := []consensus.Tip{in.start.Base}
+	chain := []wire.Tip{in.start.Base}
 	if in.start.Proposal != nil {
 		chain = append(chain, *in.start.Proposal)
 	}

@@ -144,11 +144,11 @@ func (s *swarm) until(done func() bool) bool {
 	return done()
 }
 
-func tip(i uint64, tag string) consensus.Tip {
-	return consensus.Tip{Round: i, Record: wire.Sum([]byte(fmt.Sprint(i, tag))), Table: wire.Sum([]byte("table"))}
+func tip(i uint64, tag string) wire.Tip {
+	return wire.Tip{Round: i, Record: wire.Sum([]byte(fmt.Sprint(i, tag))), Table: wire.Sum([]byte("table"))}
 }
 
-func (s *swarm) decide(instance uint64, base consensus.Tip, proposal func(i int) *consensus.Tip) []wire.Cert {
+func (s *swarm) decide(instance uint64, base wire.Tip, proposal func(i int) *wire.Tip) []wire.Cert {
 	s.t.Helper()
 	want := map[int]int{}
 	for i, n := range s.nodes {
@@ -204,7 +204,7 @@ func TestDecidesAndVerifies(t *testing.T) {
 			base := tip(0, "A")
 			for i := uint64(0); i < 3; i++ {
 				next := tip(i+1, "A")
-				for k, cert := range s.decide(i, base, func(int) *consensus.Tip { return &next }) {
+				for k, cert := range s.decide(i, base, func(int) *wire.Tip { return &next }) {
 					if cert.Value != next.Record || cert.Round != i+1 {
 						t.Fatalf("instance %d decided %+v, want record %d", i, cert, i+1)
 					}
@@ -250,7 +250,7 @@ func checkTampered(t *testing.T, s *swarm, good wire.Cert) {
 func TestSplitProposalsDecideBase(t *testing.T) {
 	s := newSwarm(t, []uint32{1, 1, 1, 1}, time.Millisecond, time.Millisecond)
 	a, b := tip(1, "A"), tip(1, "B")
-	certs := s.decide(0, tip(0, "A"), func(i int) *consensus.Tip {
+	certs := s.decide(0, tip(0, "A"), func(i int) *wire.Tip {
 		if i%2 == 0 {
 			return &a
 		}
@@ -268,7 +268,7 @@ func TestSplitProposalsDecideBase(t *testing.T) {
 		t.Fatalf("delta is %v after a base decision with a proposal held", d)
 	}
 	// The next instance goes on from there.
-	for _, c := range s.decide(1, tip(0, "A"), func(int) *consensus.Tip { return &a }) {
+	for _, c := range s.decide(1, tip(0, "A"), func(int) *wire.Tip { return &a }) {
 		if c.Value != a.Record {
 			t.Fatal("the instance after a base decision decided base again")
 		}
@@ -280,7 +280,7 @@ func TestSlowLinksMakeProgress(t *testing.T) {
 	base, decided := tip(0, "A"), 0
 	for i := uint64(0); i < 12; i++ {
 		next := tip(base.Round+1, "A")
-		if s.decide(i, base, func(int) *consensus.Tip { return &next })[0].Decided() {
+		if s.decide(i, base, func(int) *wire.Tip { return &next })[0].Decided() {
 			decided++
 			base = next
 		}
@@ -303,7 +303,7 @@ func TestRestartNeverSignsTwice(t *testing.T) {
 	n.restart()
 	// The new life holds another proposal: step fails the test if a slot changes.
 	n.step(consensus.Start{Instance: 0, Base: base, Proposal: &b, Table: n.table})
-	for _, c := range s.decide(0, base, func(i int) *consensus.Tip {
+	for _, c := range s.decide(0, base, func(i int) *wire.Tip {
 		if i == 2 {
 			return &b
 		}
@@ -321,7 +321,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 		base := tip(0, "A")
 		for i := uint64(0); i < 4; i++ {
 			next := tip(i+1, "A")
-			if !s.decide(i, base, func(int) *consensus.Tip { return &next })[0].Decided() {
+			if !s.decide(i, base, func(int) *wire.Tip { return &next })[0].Decided() {
 				continue
 			}
 			base = next
@@ -345,7 +345,7 @@ func FuzzVote(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := decodeVote(b)
+		v, err := wire.OpenVote(b)
 		if err == nil && string(wire.Marshal(v)) != string(b) {
 			t.Fatal("vote decodes from two encodings")
 		}

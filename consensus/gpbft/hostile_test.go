@@ -9,8 +9,8 @@ import (
 )
 
 // lie is a vote of node n over any chain, as one gets that signs without asking.
-func (s *swarm) lie(n *node, instance, round uint64, chain ...consensus.Tip) consensus.Message {
-	v := vote{Rank: uint32(n.id), Sig: make([]byte, 64), Vote: payload{Instance: instance, Round: round, Phase: 1, Chain: chain}}
+func (s *swarm) lie(n *node, instance, round uint64, chain ...wire.Tip) consensus.Message {
+	v := wire.Vote{Rank: uint32(n.id), Sig: make([]byte, 64), Vote: wire.VotePayload{Instance: instance, Round: round, Phase: 1, Chain: chain}}
 	return consensus.Message{Env: wire.Seal(n.key, wire.KindVote, s.run, instance, wire.Marshal(v))}
 }
 
@@ -31,7 +31,7 @@ func TestLyingTipsAreHarmless(t *testing.T) {
 			s.push(s.now, i, s.lie(liar, 0, 0, base, tip(1, string(rune('B'+k)))), 0)
 		}
 	}
-	for _, c := range s.decide(0, base, func(int) *consensus.Tip { return &next }) {
+	for _, c := range s.decide(0, base, func(int) *wire.Tip { return &next }) {
 		if err := Verify(s.run, &c, s.nodes[0].table); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestKnownTipsStay(t *testing.T) {
 func TestHeldVotesAreSharedOut(t *testing.T) {
 	s := newSwarm(t, []uint32{1, 1, 1, 1}, time.Millisecond, time.Millisecond)
 	e, base := s.nodes[0].eng, tip(0, "A")
-	for round := range uint64(maxRound) {
+	for round := range uint64(wire.MaxVoteRound) {
 		for i := range uint64(consensus.Lookback) {
 			e.Step(s.now, s.lie(s.nodes[3], i, round, base))
 		}

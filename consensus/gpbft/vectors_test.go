@@ -11,7 +11,6 @@ import (
 
 	"github.com/filecoin-project/go-f3/gpbft"
 
-	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -29,7 +28,7 @@ func TestVectorsOfCertificates(t *testing.T) {
 	}
 	tableDigest := wire.Sum(wire.Marshal(table))
 	c := wire.Cert{V: 1, Instance: 9, BaseRound: 6, Base: wire.Sum([]byte("record 6")), BaseTable: tableDigest, Round: 7, Value: wire.Sum([]byte("record 7")), ValTable: tableDigest}
-	chain := chainOf([]consensus.Tip{{Round: 6, Record: c.Base, Table: c.BaseTable}, {Round: 7, Record: c.Value, Table: c.ValTable}})
+	chain := chainOf([]wire.Tip{{Round: 6, Record: c.Base, Table: c.BaseTable}, {Round: 7, Record: c.Value, Table: c.ValTable}})
 	key := chain.Key()
 	u64 := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 	type part struct {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/daemon"
-	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/netsim"
 	"github.com/apiary-net/hived/wire"
@@ -163,14 +162,14 @@ func (p *player) readExport(tree fs.FS, name string, books *netsim.Books, logs m
 		books = netsim.NewBooks(&g, p.who, p.block)
 	}
 	for round := uint64(0); ; round++ {
-		b, err := fs.ReadFile(tree, elastic.RecordFile(round))
+		b, err := fs.ReadFile(tree, wire.RecordFile(round))
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		if err != nil {
 			return books, err
 		}
-		proven, err := elastic.ParseProven(b)
+		proven, err := wire.OpenProven(b)
 		if err != nil {
 			return books, err
 		}
@@ -203,7 +202,7 @@ func (p *player) block(id wire.CID) []byte {
 		return nil
 	}
 	for _, dir := range dirs {
-		if b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(elastic.BlockFile(id)))); err == nil {
+		if b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(wire.BlockFile(id)))); err == nil {
 			return b
 		}
 	}

@@ -1,0 +1,412 @@
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/wire"
+)
+
+// advance issues every command whose time has come and that was not issued yet.
+// It reads in the order of a round.
+func (m *Machine) advance(now time.Time) []Command {
+	var out []Command
+	if len(m.h) == 0 {
+		return m.begin(now)
+	}
+	if m.heldBack {
+		m.heldBack = false
+		out = m.replay(now)
+		if m.turned {
+			panic("elastic: a held announcement decided a record")
+		}
+	}
+	if m.applied < m.Head().Round && !m.applying && !m.start.IsZero() && m.mayApply(now) {
+		m.applying = true
+		out = append(out, Apply{m.Head(), m.prev()})
+	}
+	if m.Head().Last {
+		return slices.Concat(out, m.end(), m.wake(now))
+	}
+	out = append(out, m.train(now)...)
+	out = append(out, m.fetch(now)...)
+	if m.Grouped() {
+		out = append(out, m.member(now)...)
+		out = append(out, m.fetchResults()...)
+		out = append(out, m.resultHave(now)...)
+	} else {
+		out = append(out, m.have(now)...)
+	}
+	out = append(out, m.propose(now)...)
+	out = append(out, m.instance(now)...)
+	return append(out, m.wake(now)...)
+}
+
+func (m *Machine) prev() *wire.Record {
+	if len(m.h) < 2 {
+		return nil
+	}
+	return m.h[len(m.h)-2]
+}
+
+// begin says READY for version 0 and, at the creator, makes the start record.
+func (m *Machine) begin(now time.Time) []Command {
+	if m.start.IsZero() {
+		return nil
+	}
+	var out []Command
+	g := m.Cfg.Genesis
+	if g.Admission.Admits(m.Cfg.Self) && (!m.Round.ready || due(m.Round.readyAgain, now)) {
+		m.Round.ready = true
+		out = append(out, m.sayReady(0, m.start, m.audience(wire.KindReady, now)))
+		if g.MinPeers > g.Group { // only the creator was told, and it may be away
+			m.Round.readyAgain = now.Add(readyAgain)
+			out = append(out, Wake{m.Round.readyAgain})
+		}
+	}
+	if m.Cfg.Self != g.Creator || m.Round.proposed || len(m.readys) < int(g.MinPeers) {
+		return append(out, m.replay(now)...) // the start record may have come first
+	}
+	r, err := rules.ComposeStart(g, m.Cfg.Run, m.start, m.starters())
+	if err != nil {
+		return out
+	}
+	m.Round.proposed = true
+	return append(out, Say{Kind: wire.KindProposal, Round: 0, Body: r, Slot: Slot("start", 0)})
+}
+
+// readyAgain is how often a peer of a large swarm says that it is ready to start.
+const readyAgain = 10 * time.Second
+
+// starters returns the READYs of those who start from the version that is here,
+// at most as many as there are seats with the creator among them: one peer with another version
+// must not keep the others from starting.
+func (m *Machine) starters() []wire.Envelope {
+	creator := m.Cfg.Genesis.Creator
+	out := Values(m.readys, func(e wire.Envelope) bool {
+		r, err := wire.Read[wire.Ready](e)
+		return e.Round == 0 && err == nil && r.Version == m.start && m.Cfg.Genesis.Admission.Admits(e.Sender)
+	})
+	for i := 0; len(out) > m.Cfg.Genesis.Seats(); {
+		if i = len(out) - 1; out[i].Sender == creator {
+			i--
+		}
+		out = slices.Delete(out, i, i+1)
+	}
+	return out
+}
+
+func (m *Machine) sayReady(version uint64, id wire.CID, to []wire.PeerID) Command {
+	g := m.Cfg.Genesis
+	return Say{Kind: wire.KindReady, Round: version, Slot: Slot("ready", version), To: to,
+		Body: &wire.Ready{Version: id, Schema: g.Schema, Data: g.Data[0].Root}}
+}
+
+// Every keeps all values.
+func Every(wire.Envelope) bool { return true }
+
+// Values returns the envelopes of m that keep holds for, by sender.
+func Values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) []wire.Envelope {
+	out := make([]wire.Envelope, 0, len(m))
+	for _, e := range m {
+		if keep(e) {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, rules.BySender)
+	return out
+}
+
+// train starts local work, or says READY where the plan does not know us. Who leaves
+// does its work of the open round all the same: the record that puts it to rest ends
+// that round, and its group counts on its vote.
+func (m *Machine) train(now time.Time) []Command {
+	r := &m.Round
+	if m.applied != m.Head().Round || m.applying {
+		return nil
+	}
+	var out []Command
+	share := r.plan.Share(m.Cfg.Self)
+	if m.leaving && !r.left && (share != nil || m.Head().Table.Of(m.Cfg.Self) > 0) {
+		r.left = true
+		out = append(out, Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: Slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"},
+			To: m.audience(wire.KindLeave, now)})
+	}
+	if share == nil {
+		if r.ready || m.leaving || !m.seated(m.Cfg.Self) && !m.Cfg.Genesis.Admission.Admits(m.Cfg.Self) {
+			return out
+		}
+		r.ready = true
+		// The version's CID is for people: what counts is the header's base later.
+		return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version, m.audience(wire.KindReady, now))}
+	}
+	if !r.trained {
+		r.trained = true
+		out = append(out, Train{Plan: r.plan, Share: *share, Prev: m.Head()})
+	}
+	return out
+}
+
+// fetch asks for the bodies of known headers. Under a reduced topology everybody
+// stands in for owners that are gone or silent at the deadline.
+func (m *Machine) fetch(now time.Time) []Command {
+	var out []Command
+	rest := m.Cfg.Genesis.Preset.Reduced() && (m.Overdue(now) || slices.ContainsFunc(m.SilentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
+	if !rest && (!m.Round.unasked || !m.shown(now)) {
+		return nil
+	}
+	m.Round.unasked = false
+	for _, d := range m.sortedHeaders() {
+		k := m.Round.Headers[d]
+		if rest && k.item.State == wire.HaveWhole && !k.rest {
+			k.rest = true
+			out = append(out, FetchBody{Env: k.env, Header: k.header, Rest: true})
+		}
+		if k.item.State == wire.HaveSeen && !k.asked {
+			k.asked = true
+			out = append(out, FetchBody{Env: k.env, Header: k.header})
+		}
+	}
+	return out
+}
+
+func (m *Machine) sortedHeaders() []wire.Digest {
+	out := make([]wire.Digest, 0, len(m.Round.Headers))
+	for d := range m.Round.Headers {
+		out = append(out, d)
+	}
+	slices.SortFunc(out, wire.Digest.Compare)
+	return out
+}
+
+// have says what this voter holds: when nothing is awaited any more, or at the
+// deadline and at every change after it.
+func (m *Machine) have(now time.Time) []Command {
+	if !m.speaks(m.Cfg.Self) {
+		return nil
+	}
+	if !m.Overdue(now) && m.waits(now, m.Round.plan.Peers(), m.Round.haves, m.Head().Table) {
+		return nil
+	}
+	return m.sayHave(now, wire.KindHave, m.Round.haves, m.items)
+}
+
+// sayHave says a HAVE of one kind in the open round, if it would be news.
+func (m *Machine) sayHave(now time.Time, kind wire.Kind, b *book, known func() []wire.HaveItem) []Command {
+	h, r := b.say(known), m.Round.plan.Round
+	if h == nil {
+		return nil
+	}
+	return []Command{Say{Kind: kind, Round: r, Slot: Slot(kind.String(), r), Latest: true, Body: h, To: m.audience(kind, now)}}
+}
+
+// items is what is known of every header.
+func (m *Machine) items() []wire.HaveItem {
+	items := []wire.HaveItem{}
+	for _, d := range m.sortedHeaders() {
+		items = append(items, m.Round.Headers[d].item)
+	}
+	return items
+}
+
+// propose composes the record if this peer leads the next instance.
+func (m *Machine) propose(now time.Time) []Command {
+	head, r := m.Head(), &m.Round
+	if r.proposed || r.running || r.proposal != nil || m.Leader() != m.Cfg.Self {
+		return nil
+	}
+	if m.lacksOwners(now) || !head.Table.Quorum(m.haveWeight()) {
+		return nil
+	}
+	rec, err := m.setting().Compose(m.inputs())
+	if err != nil {
+		return nil // a header is still to be pulled, or too few count
+	}
+	r.proposed = true
+	return []Command{Say{Kind: wire.KindProposal, Round: m.next, Body: rec, Slot: Slot("proposal", m.next), To: m.audience(wire.KindProposal, now)}}
+}
+
+// ownerGrace is how long after the deadline the leader of a reduced round still
+// waits for the word of owners.
+const ownerGrace = time.Second
+
+// lacksOwners reports whether, under a reduced topology, the word of an owner is
+// still awaited: a part that only it holds would be left out.
+func (m *Machine) lacksOwners(now time.Time) bool {
+	if !m.Cfg.Genesis.Preset.Reduced() || !now.Before(m.Learnt.Add(m.Round.plan.Deadline+ownerGrace)) {
+		return false
+	}
+	return slices.ContainsFunc(m.SilentOwners(), func(p wire.PeerID) bool { return !m.isGone(p, now) })
+}
+
+// inputs returns what is known for the open round, without what would have no
+// place in its record.
+func (m *Machine) inputs() rules.Inputs {
+	head, r := m.Head(), &m.Round
+	in := rules.Inputs{
+		Haves: Values(r.haves.by, Every),
+		Attests: Values(m.attests, func(e wire.Envelope) bool {
+			return e.Round > head.Certified.Round && e.Round < r.plan.Round && head.Table.Of(e.Sender) > 0
+		}),
+		Leaves: Values(m.leaves, func(e wire.Envelope) bool { return e.Round == r.plan.Round && m.seated(e.Sender) }),
+	}
+	if m.Grouped() {
+		for _, r := range m.Round.byGroup {
+			in.Groups = append(in.Groups, r.GroupResult)
+		}
+	} else {
+		for _, d := range m.sortedHeaders() {
+			in.Headers = append(in.Headers, r.Headers[d].env)
+		}
+	}
+	in.Merged = m.commonMerged()
+	room := m.Cfg.Genesis.Seats() - len(head.Roster)
+	in.Readys = Values(m.readys, func(e wire.Envelope) bool {
+		// Who is planned has said what it has to say with its header: an older READY
+		// must not keep a peer active that has died since.
+		return e.Round+rules.MaxReadyBehind >= r.plan.Round && e.Round < r.plan.Round && r.plan.Share(e.Sender) == nil
+	})
+	in.Readys = slices.DeleteFunc(in.Readys, func(e wire.Envelope) bool {
+		if m.seated(e.Sender) {
+			return false
+		}
+		room--
+		return room < 0
+	})
+	if m.stop != nil {
+		in.Stops = []wire.Envelope{*m.stop}
+	}
+	return in
+}
+
+// haveWeight returns the weight of the voters whose HAVE is known.
+func (m *Machine) haveWeight() uint64 {
+	return m.Round.haves.weight(m.Head().Table)
+}
+
+// commonMerged returns the list of a window's merged gradients that most
+// contributions agree with, each as far as it goes; of several the longest.
+func (m *Machine) commonMerged() []wire.CID {
+	var best []wire.CID
+	most := 0
+	for _, d := range m.sortedHeaders() {
+		list := m.Round.Headers[d].merged
+		agree := 0
+		for _, k := range m.Round.Headers {
+			if k.item.State == wire.HaveWhole && len(k.merged) <= len(list) && slices.Equal(k.merged, list[:len(k.merged)]) {
+				agree++
+			}
+		}
+		if len(list) > 0 && (agree > most || agree == most && len(list) > len(best)) {
+			best, most = list, agree
+		}
+	}
+	return best
+}
+
+// instance starts the engine: with the leader's proposal; without one after a
+// time-out, which is half as long once more than a third of the weight has begun:
+// those may have what is still on its way to here.
+func (m *Machine) instance(now time.Time) []Command {
+	r, head := &m.Round, m.Head()
+	table := m.Cfg.Voters.Table(m.next)
+	if r.running || table.Of(m.Cfg.Self) == 0 {
+		return nil
+	}
+	if r.quorumAt.IsZero() && head.Table.Quorum(m.haveWeight()) {
+		r.quorumAt = now
+	}
+	if r.begunAt.IsZero() && table.More(m.Cfg.Voters.Held(m.next)) {
+		r.begunAt = now
+	}
+	late := due(after(r.quorumAt, m.proposalTimeout()), now) || due(after(r.begunAt, m.proposalTimeout()/2), now)
+	if r.proposal == nil && !late {
+		leader := m.Leader()
+		lost := due(after(r.quorumAt, m.proposalTimeout()/4), now) || !r.begunAt.IsZero()
+		if !lost || r.fetched[m.next] || leader == m.Cfg.Self {
+			return nil
+		}
+		// It was lost, or is too big for a topic.
+		r.fetched[m.next] = true
+		return []Command{PullFrom{leader}}
+	}
+	r.running = true
+	return []Command{StartInstance{Instance: m.next, Base: head, Proposal: r.proposal}}
+}
+
+// after returns a moment after another, zero if that has not come.
+func after(t time.Time, d time.Duration) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(d)
+}
+
+// proposalTimeout doubles with each base decision in a row, and is short while
+// the leader is not connected.
+func (m *Machine) proposalTimeout() time.Duration {
+	if _, gone := m.gone[m.Leader()]; gone {
+		return m.Cfg.ProposalTimeout / 8
+	}
+	return m.Cfg.ProposalTimeout << min(m.bases, 5)
+}
+
+// wake asks for the next moment at which something may be due.
+func (m *Machine) wake(now time.Time) []Command {
+	var at time.Time
+	if m.Round.plan != nil {
+		at = m.Learnt.Add(m.Round.plan.Deadline)
+	}
+	add := func(t time.Time) {
+		if t.After(now) && (!at.After(now) || t.Before(at)) {
+			at = t
+		}
+	}
+	if m.Cfg.Genesis.Preset.Reduced() {
+		add(at.Add(ownerGrace))
+	}
+	if !m.Round.running && m.Round.plan != nil {
+		add(after(m.Round.quorumAt, m.proposalTimeout()))
+		add(after(m.Round.quorumAt, m.proposalTimeout()/4))
+		add(after(m.Round.begunAt, m.proposalTimeout()/2))
+	}
+	m.groupsWake(now, add)
+	if m.Round.plan != nil && (len(m.Round.away) > 0 || m.Grouped()) {
+		add(m.Learnt.Add(m.typical()))
+	}
+	if m.applied < m.Head().Round && !m.applying && !m.mayApply(now) {
+		add(m.helpAt())
+	}
+	for _, since := range m.gone {
+		add(since.Add(m.Cfg.GoneAfter))
+	}
+	if !at.After(now) {
+		return nil
+	}
+	return []Command{Wake{at}}
+}
+
+// end waits until two thirds of the weight computed the last version.
+func (m *Machine) end() []Command {
+	head := m.Head()
+	if m.finished || m.applied != head.Round {
+		return nil
+	}
+	weight := map[wire.Attest]uint64{}
+	for k, e := range m.attests {
+		if k.round != head.Round {
+			continue
+		}
+		if a, err := wire.Read[wire.Attest](e); err == nil {
+			weight[*a] += head.Table.Of(k.sender)
+			if head.Table.Quorum(weight[*a]) {
+				m.finished = true
+			}
+		}
+	}
+	if !m.finished {
+		return nil
+	}
+	return []Command{Finished{head}}
+}

@@ -1,0 +1,314 @@
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/wire"
+)
+
+// Verdict is what a Machine thinks of an envelope that somebody forwarded:
+// whoever forwards what is provably bad is at fault, whoever forwards what is
+// merely unknown here is not.
+type Verdict int
+
+// Verdicts.
+const (
+	Accept Verdict = iota
+	Ignore
+	Reject
+)
+
+// CheckForm judges an envelope by itself: run, kind and body. It keeps no state
+// and may be called concurrently.
+func CheckForm(run wire.RunID, e *wire.Envelope) Verdict {
+	if e.Run != run {
+		return Ignore
+	}
+	var err error
+	switch e.Kind {
+	case wire.KindReady:
+		_, err = wire.Read[wire.Ready](*e)
+	case wire.KindHeader:
+		if len(e.Bytes()) > wire.MaxHeader {
+			return Reject
+		}
+		_, err = wire.Read[wire.Header](*e)
+	case wire.KindHave, wire.KindGroupHave:
+		_, err = wire.Read[wire.Have](*e)
+	case wire.KindProposal:
+		_, err = wire.OpenRecord(e.Body)
+	case wire.KindAttest:
+		_, err = wire.Read[wire.Attest](*e)
+	case wire.KindLeave:
+		_, err = wire.Read[wire.Leave](*e)
+	case wire.KindStop:
+		_, err = wire.Read[wire.Stop](*e)
+	case wire.KindGroupCut:
+		_, err = wire.Read[wire.GroupCut](*e)
+	case wire.KindGroupVote:
+		_, err = wire.Read[wire.GroupVote](*e)
+	case wire.KindGroup:
+		_, err = wire.Read[wire.GroupResult](*e)
+	case wire.KindHead:
+		_, err = wire.Read[wire.Head](*e)
+	default:
+		return Reject
+	}
+	if err != nil {
+		return Reject
+	}
+	return Accept
+}
+
+// hear takes an envelope of the run. What is for a later round waits in ahead.
+func (m *Machine) hear(now time.Time, e wire.Envelope) []Command {
+	switch e.Kind {
+	case wire.KindReady:
+		m.hearReady(e)
+	case wire.KindAttest:
+		return m.hearAttest(e)
+	case wire.KindLeave:
+		if m.seated(e.Sender) {
+			m.leaves[e.Sender] = e
+		}
+	case wire.KindStop:
+		if e.Sender == m.Cfg.Genesis.Creator {
+			m.stop = &e
+		}
+	case wire.KindProposal:
+		return m.hearProposal(now, e)
+	case wire.KindHeader, wire.KindHave, wire.KindGroupHave, wire.KindGroupCut, wire.KindGroupVote, wire.KindGroup:
+		return m.hearRound(now, e)
+	}
+	return nil
+}
+
+func (m *Machine) seated(p wire.PeerID) bool {
+	if m.Head() == nil {
+		return false
+	}
+	_, ok := m.Head().Seat(p)
+	return ok
+}
+
+func (m *Machine) hearReady(e wire.Envelope) {
+	g := m.Cfg.Genesis
+	r, err := wire.Read[wire.Ready](e)
+	if err != nil || r.Schema != g.Schema || r.Data != g.Data[0].Root {
+		return
+	}
+	old, ok := m.readys[e.Sender]
+	switch {
+	case ok && old.Round > e.Round:
+		return
+	case len(m.h) == 0 && g.MinPeers > g.Group && m.Cfg.Self != g.Creator && e.Sender != m.Cfg.Self:
+		return // of many starters only the creator keeps a list
+	case ok, m.seated(e.Sender), e.Sender == g.Creator, e.Sender == m.Cfg.Self:
+	case !g.Admission.Admits(e.Sender), len(m.readys) >= g.Seats()+3*wire.MaxMembers:
+		return // newcomers never take the room of members
+	}
+	m.readys[e.Sender] = e
+}
+
+// hearAttest keeps attestations of versions that are not certified yet, and
+// notices that others are ahead.
+func (m *Machine) hearAttest(e wire.Envelope) []Command {
+	if m.Head() == nil || m.Head().Table.Of(e.Sender) == 0 {
+		return nil
+	}
+	k := attestKey{e.Round, e.Sender}
+	_, again := m.attests[k]
+	stale := e.Round <= m.Head().Certified.Round && !m.Head().Last
+	if !again && !stale && e.Round <= m.Head().Round+1 && len(m.attests) < 4*rules.PlanWindow*wire.MaxVoters {
+		m.attests[k] = e
+	}
+	if e.Round > m.Head().Round {
+		return m.behind(e)
+	}
+	return nil
+}
+
+// behind pulls from a peer that is ahead. Of the many that a large swarm hears of
+// the first is asked, as a record is large; the others' turn comes with the clock.
+func (m *Machine) behind(e wire.Envelope) []Command {
+	if m.Grouped() && m.Round.asked {
+		return nil
+	}
+	m.Round.asked = true
+	return []Command{PullFrom{e.Sender}}
+}
+
+func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
+	r := &m.Round
+	if r.plan == nil || e.Round > r.plan.Round {
+		return m.keep(e)
+	}
+	if e.Round < r.plan.Round {
+		return nil
+	}
+	switch e.Kind {
+	case wire.KindHave:
+		m.hearHave(e)
+		return nil
+	case wire.KindGroupHave, wire.KindGroupCut, wire.KindGroupVote, wire.KindGroup:
+		return m.hearGroup(e)
+	}
+	if _, ok := slices.BinarySearchFunc(m.Exchanging(), e.Sender, wire.PeerID.Compare); !ok {
+		return nil
+	}
+	d := e.Digest()
+	if r.Headers[d] != nil {
+		return nil
+	}
+	h, err := wire.Read[wire.Header](e)
+	if len(r.of[e.Sender]) >= 2 || err != nil || len(e.Bytes()) > wire.MaxHeader { // two are proof enough
+		return nil
+	}
+	k := &known{env: e, header: *h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: m.sinceLearnt(now)}}
+	r.Headers[d], r.of[e.Sender], r.unasked = k, append(r.of[e.Sender], k), true
+	r.haves.changed = true
+	if r.group != nil {
+		r.group.haves.changed = true
+	}
+	return nil
+}
+
+func (m *Machine) hearHave(e wire.Envelope) {
+	if !m.speaks(e.Sender) {
+		return
+	}
+	h, err := wire.Read[wire.Have](e)
+	if err != nil || !m.plausible(h) {
+		return
+	}
+	m.Round.haves.hear(e, h.Seq)
+}
+
+// plausible reports whether h is as long as what it says: the record embeds it,
+// and one voter's padding must not make the record too big to be told.
+func (m *Machine) plausible(h *wire.Have) bool {
+	parts := 0
+	if m.Cfg.Genesis.Preset.Reduced() {
+		parts = (m.Cfg.Parts + 7) / 8
+	}
+	for _, it := range h.Items {
+		if n := len(it.Parts); n != 0 && n != parts {
+			return false
+		}
+	}
+	return len(h.Items) <= 4*len(m.Round.plan.Shares) // two headers each, and two of an earlier life
+}
+
+// keep holds what is for a later round or instance and asks its sender for what
+// lies between.
+func (m *Machine) keep(e wire.Envelope) []Command {
+	if m.Head() == nil || !m.seated(e.Sender) {
+		return nil
+	}
+	k := aheadKey{e.Kind, e.Round, e.Sender}
+	mine := 0
+	for o := range m.ahead {
+		if o.sender == e.Sender {
+			mine++
+		}
+	}
+	if _, again := m.ahead[k]; again || mine < maxAheadOfMember && len(m.ahead) < maxAhead {
+		m.ahead[k] = e
+	}
+	if e.Kind != wire.KindProposal && m.Round.plan != nil && e.Round > m.Round.plan.Round {
+		return m.behind(e)
+	}
+	return nil
+}
+
+// hearProposal takes record 0 from the creator, and later records from the
+// leader of the next instance. The envelope's round is the instance.
+func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
+	r, err := wire.OpenRecord(e.Body)
+	if err != nil {
+		return nil
+	}
+	if len(m.h) == 0 {
+		if r.Round == 0 && e.Sender == m.Cfg.Genesis.Creator {
+			if m.start.IsZero() {
+				if len(m.ahead) < maxAhead {
+					m.ahead[aheadKey{e.Kind, 0, e.Sender}] = e
+				}
+				return nil
+			}
+			return m.started(now, r, e)
+		}
+		return nil
+	}
+	if r.Round == 0 || m.Round.plan == nil {
+		return nil
+	}
+	if e.Round > m.next {
+		return m.keep(e)
+	}
+	if e.Round < m.next || r.Round != m.Round.plan.Round || e.Sender != m.Leader() {
+		return nil
+	}
+	if m.Round.proposal != nil || m.setting().Validate(r) != nil {
+		return nil
+	}
+	m.Round.proposals[r.Digest()] = r
+	m.Round.proposal, m.Round.proposalEnv = r, &e
+	return nil
+}
+
+// checked books the end of a body's fetch.
+func (m *Machine) checked(now time.Time, ev BodyChecked) {
+	if r := m.Round.results[ev.Header]; r != nil {
+		m.checkedResult(now, r, ev)
+		return
+	}
+	k := m.Round.Headers[ev.Header]
+	if k == nil {
+		return
+	}
+	if g := m.Round.group; g != nil {
+		g.haves.changed = true
+	}
+	m.Round.haves.changed = true
+	if k.item.State != wire.HaveSeen {
+		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
+			k.item.Parts = union(k.item.Parts, ev.Parts)
+		}
+		return
+	}
+	if !m.found(now, &k.item, ev) {
+		k.asked, m.Round.unasked = false, true // not to be had yet: ask again
+	}
+	k.merged = ev.Merged
+}
+
+// found books in an item what a fetch has found, and reports whether that was
+// anything.
+func (m *Machine) found(now time.Time, it *wire.HaveItem, ev BodyChecked) bool {
+	switch {
+	case ev.Whole:
+		it.State, it.Nonce, it.Parts = wire.HaveWhole, ev.Nonce, ev.Parts
+	case ev.Reason != wire.ReasonNone:
+		it.State, it.Reason = wire.HaveRefused, ev.Reason
+	default:
+		return false
+	}
+	it.Ms = m.sinceLearnt(now)
+	return true
+}
+
+// sinceLearnt returns the milliseconds since the head was learnt.
+func (m *Machine) sinceLearnt(now time.Time) uint32 {
+	return uint32(min(now.Sub(m.Learnt).Milliseconds(), 1<<31))
+}
+
+func union(a, b []byte) []byte {
+	out := slices.Clone(b)
+	for i := range a {
+		out[i] |= a[i]
+	}
+	return out
+}

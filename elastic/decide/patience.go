@@ -1,0 +1,100 @@
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/wire"
+)
+
+// Whom a round waits for, and how long.
+
+// resolved reports whether p's contribution is whole, refused or equivocated.
+func (m *Machine) resolved(p wire.PeerID) bool {
+	mine := m.Round.of[p]
+	return len(mine) > 1 || len(mine) == 1 && mine[0].item.State != wire.HaveSeen
+}
+
+// awaited reports whether this peer still waits for p: not once p has been
+// disconnected for a while, and not for long after it was away in this round: it
+// may have lost its work, and begin it anew.
+func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
+	if m.Round.away[p] && !m.HoldsHeaderOf(p) && !now.Before(m.Learnt.Add(m.typical())) {
+		return false
+	}
+	return !m.resolved(p) && !m.isGone(p, now)
+}
+
+// typical is when a peer that began with the round should be done: as the plan says,
+// and in a round that no arrival was recorded before, a quarter later than this
+// peer was done itself.
+func (m *Machine) typical() time.Duration {
+	t := m.Round.plan.Typical
+	if mine := m.Round.of[m.Cfg.Self]; len(mine) > 0 && t >= m.maxDeadline() {
+		took := time.Duration(mine[0].item.Ms) * time.Millisecond
+		return min(t, took+took/4)
+	}
+	return t
+}
+
+func (m *Machine) maxDeadline() time.Duration {
+	return time.Duration(m.Cfg.Genesis.Deadline.MaxMs) * time.Millisecond
+}
+
+// waits reports whether a voter waits for any of some peers before it says what it
+// holds. Who came late takes the word of more than a third of the weight for whom to
+// wait: it is given no bodies before it has work of its own, perhaps not before the
+// deadline, and the others may need its word for a quorum.
+func (m *Machine) waits(now time.Time, peers []wire.PeerID, b *book, t wire.Table) bool {
+	open := slices.DeleteFunc(slices.Clone(peers), func(p wire.PeerID) bool { return !m.awaited(p, now) })
+	preset := m.Cfg.Genesis.Preset
+	if len(open) == 0 || !m.Round.Late || preset.Reduced() || preset.Cadence.Window || !t.More(b.weight(t)) {
+		return len(open) > 0
+	}
+	known, whole := b.count(t)
+	for d, weight := range known {
+		if m.Round.Headers[d] == nil && t.More(weight) {
+			return true // it is on its way to here
+		}
+	}
+	return slices.ContainsFunc(open, func(p wire.PeerID) bool {
+		mine := m.Round.of[p]
+		return len(mine) > 0 && !t.More(whole[mine[0].item.Header])
+	})
+}
+
+// Guests returns the voters without a part in the open round, once all who have one
+// have committed or are gone: nobody is left then who could copy what they are given,
+// and the others may need their word for a quorum.
+func (m *Machine) Guests(now time.Time) []wire.PeerID {
+	plan := m.Round.plan
+	if plan == nil || m.Grouped() {
+		return nil
+	}
+	var out []wire.PeerID
+	for _, v := range m.Head().Table {
+		if plan.Share(v.Peer) == nil {
+			out = append(out, v.Peer)
+		}
+	}
+	if len(out) == 0 || slices.ContainsFunc(plan.Shares, func(s rules.Share) bool { return !m.HoldsHeaderOf(s.Peer) && !m.isGone(s.Peer, now) }) {
+		return nil
+	}
+	return out
+}
+
+// isGone reports whether p has been disconnected for a while.
+func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
+	since, gone := m.gone[p]
+	return gone && !now.Before(since.Add(m.Cfg.GoneAfter))
+}
+
+// shown reports whether others may show this peer bodies of the open round: to who
+// has committed, to everybody after the deadline, and in a round of one group to who
+// has no part in it, once all others have committed, or came late, as the others'
+// deadline is before its own.
+func (m *Machine) shown(now time.Time) bool {
+	return m.HoldsHeaderOf(m.Cfg.Self) || m.Overdue(now) ||
+		!m.Grouped() && (m.Round.Late || m.Round.plan.Share(m.Cfg.Self) == nil)
+}
