@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -74,7 +75,7 @@ func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte,
 // Export writes a run's ledger, and all that a replay of it needs, into a new
 // directory. It appears whole or not at all.
 func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
-	return WriteExport(dir, d.key, r.id, func(put wire.Put) error {
+	return proof.Write(dir, d.key, r.id, func(put wire.Put) error {
 		if err := put("genesis", r.sealed); err != nil {
 			return err
 		}

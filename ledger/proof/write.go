@@ -1,4 +1,4 @@
-package daemon
+package proof
 
 import (
 	"os"
@@ -9,10 +9,10 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// WriteExport makes an export directory of what fill puts into it, with sums that
+// Write makes an export directory of what fill puts into it, with sums that
 // key signs. Of files of one name the first is taken. The directory must not exist
 // yet; it appears whole or not at all.
-func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put wire.Put) error) error {
+func Write(dir string, key wire.Key, run wire.RunID, fill func(put wire.Put) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return exit.Fail(exit.Usage, nil, "export to %s: it exists already", dir)
 	}
@@ -37,10 +37,10 @@ func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put wire.Pu
 		return exit.Fail(exit.Degraded, err, "export to %s", dir)
 	}
 	b := s.bytes()
-	if err := os.WriteFile(filepath.Join(tmp, sumsFile), b, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(tmp, SumsFile), b, 0o644); err != nil {
 		return exit.Fail(exit.Resource, err, "export to %s", dir)
 	}
-	if err := renameio.WriteFile(filepath.Join(tmp, sigFile), sealSums(key, run, b), 0o644); err != nil {
+	if err := renameio.WriteFile(filepath.Join(tmp, SigFile), sealSums(key, run, b), 0o644); err != nil {
 		return exit.Fail(exit.Resource, err, "export to %s", dir)
 	}
 	if err := os.Chmod(tmp, 0o755); err != nil {
