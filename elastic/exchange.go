@@ -200,7 +200,7 @@ func (r *Runner) fetchBody(ctx context.Context, c decide.FetchBody, base wire.CI
 	case base.IsZero():
 		err = errNoBase
 	case c.Header.Base != base:
-		err = version.Refuse(wire.ReasonStale, "trained from %s, the version is %s", c.Header.Base.Short(), base.Short())
+		err = &version.BadBody{Reason: wire.ReasonStale, Detail: fmt.Sprintf("trained from %s, the version is %s", c.Header.Base.Short(), base.Short())}
 	default:
 		if others == nil {
 			others = r.holders()
@@ -214,7 +214,7 @@ func (r *Runner) fetchBody(ctx context.Context, c decide.FetchBody, base wire.CI
 		if mine != nil {
 			// Also of the own contribution only the parts that this peer owns: the
 			// others must not depend on its sender's life.
-			ev.Parts = bitmap(len(r.model.Parts), mine)
+			ev.Parts = bitmap(len(r.model.Parts()), mine)
 		}
 	case errors.As(err, &refused):
 		ev.Reason = refused.Reason

@@ -48,7 +48,7 @@ func (r *Runner) mergeCut(ctx context.Context, v *rules.GroupView, round uint64,
 		return ev, fmt.Errorf("keep the group's cut: %w", err)
 	}
 	if merged != nil {
-		ev.Merged, err = version.MergedCID(r.model.Digest, r.model.G.Preset.Merged, merged, r.cacheMerged(round))
+		ev.Merged, err = r.model.MergedCID(merged, r.cacheMerged(round))
 	}
 	return ev, err
 }
@@ -106,11 +106,7 @@ func (r *Runner) loadMerged(ctx context.Context, round uint64, id wire.CID, hold
 			return err
 		})
 	}
-	v, err := version.LoadVectors(ctx, r.model.Digest, id, map[string]int{"merged": r.model.Params}, keep)
-	if err != nil {
-		return nil, err
-	}
-	return v["merged"], nil
+	return r.model.LoadMerged(ctx, id, keep)
 }
 
 // groupUpdates returns the merged update of a record of several groups: merged
@@ -144,6 +140,6 @@ func (w *worker) groupUpdates(ctx context.Context, rec, prev *wire.Record, attes
 	if err != nil || merged == nil {
 		return nil, wire.CID{}, err
 	}
-	id, err := version.MergedCID(w.r.model.Digest, w.r.model.G.Preset.Merged, merged, w.r.cacheMerged(rec.Round))
+	id, err := w.r.model.MergedCID(merged, w.r.cacheMerged(rec.Round))
 	return [][]float32{merged}, id, err
 }

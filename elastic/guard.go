@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/elastic/decide"
-	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -66,7 +65,7 @@ func (r *Runner) mayVote(p wire.PeerID) bool {
 func (r *Runner) sliceFits(from wire.PeerID, s *wire.Slice) bool {
 	c, p := r.crowd.Load(), r.cfg.Genesis.Preset
 	window := p.Cadence.Window
-	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.Parts) || s.Round < c.head || s.Round > c.head+2 {
+	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.Parts()) || s.Round < c.head || s.Round > c.head+2 {
 		return false
 	}
 	if !c.seated(from) && s.Round < c.head+2 { // the next record may seat it
@@ -75,11 +74,10 @@ func (r *Runner) sliceFits(from wire.PeerID, s *wire.Slice) bool {
 	if !window && (!p.Reduced() || !s.Merged || s.Step != 0) || s.Step >= wire.MaxWindow {
 		return false
 	}
-	n := r.model.Parts[s.Part].Hi - r.model.Parts[s.Part].Lo
 	if s.Merged {
-		return len(s.Data) == n*wire.Vector{Type: version.MergedType(p.Merged)}.Width()
+		return len(s.Data) == r.model.MergedLen(int(s.Part))
 	}
-	return len(s.Data) <= r.model.Codec.MaxSize(n)
+	return len(s.Data) <= r.model.MaxPart(int(s.Part))
 }
 
 // keepEarly adds a slice of a later round to those that wait for it. One sender

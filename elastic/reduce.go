@@ -42,8 +42,8 @@ func (w *worker) reducedUpdates(ctx context.Context, rec, prev *wire.Record) ([]
 	}
 	members := rules.ActiveIn(prev)
 	m := w.r.model
-	d := &reduction{w: w, rec: rec, headers: headers, members: members, owners: rules.PartOwners(m.Parts, len(members)),
-		self: slices.Index(members, w.r.self), blocks: map[wire.CID][]byte{}, update: make([]float32, m.Params), done: make([]bool, len(m.Parts))}
+	d := &reduction{w: w, rec: rec, headers: headers, members: members, owners: rules.PartOwners(m.Parts(), len(members)),
+		self: slices.Index(members, w.r.self), blocks: map[wire.CID][]byte{}, update: make([]float32, m.Params()), done: make([]bool, len(m.Parts()))}
 	rctx, cancel := w.r.env.Context(ctx, bodyDeadline)
 	defer cancel()
 	if d.self >= 0 {
@@ -55,7 +55,7 @@ func (w *worker) reducedUpdates(ctx context.Context, rec, prev *wire.Record) ([]
 	if err := d.fill(rctx); err != nil {
 		return nil, wire.CID{}, err
 	}
-	id, err := version.MergedCID(m.Digest, m.G.Preset.Merged, d.update, nil)
+	id, err := m.MergedCID(d.update, nil)
 	return [][]float32{d.update}, id, err
 }
 
@@ -80,11 +80,11 @@ func (d *reduction) mergePart(ctx context.Context, i int) error {
 			return fmt.Errorf("part %d of %s: %w", i, d.headers[k].Env.Sender.Short(), err)
 		}
 	}
-	p := m.Parts[i]
+	p := m.Parts()[i]
 	if err := m.MergePart(i, d.in, d.update[p.Lo:p.Hi]); err != nil {
 		return err
 	}
-	version.EncodeMerged(m.G.Preset.Merged, d.update[p.Lo:p.Hi]) // rounds to what others decode
+	m.EncodeMerged(d.update[p.Lo:p.Hi]) // rounds to what others decode
 	d.done[i] = true
 	return nil
 }
@@ -110,14 +110,14 @@ func (d *reduction) indexes(ctx context.Context) error {
 // mergeOwn merges the own parts and sends them to the other members.
 func (d *reduction) mergeOwn(ctx context.Context) error {
 	m := d.w.r.model
-	for i, p := range m.Parts {
+	for i, p := range m.Parts() {
 		if d.owners[i] != d.self {
 			continue
 		}
 		if err := d.mergePart(ctx, i); err != nil {
 			return err
 		}
-		b := wire.Marshal(wire.Slice{Run: d.w.r.cfg.Run, Round: d.rec.Round, Part: uint32(i), Merged: true, Data: version.EncodeMerged(m.G.Preset.Merged, d.update[p.Lo:p.Hi])})
+		b := wire.Marshal(wire.Slice{Run: d.w.r.cfg.Run, Round: d.rec.Round, Part: uint32(i), Merged: true, Data: m.EncodeMerged(d.update[p.Lo:p.Hi])})
 		for _, to := range d.members {
 			if to == d.w.r.self {
 				continue
@@ -164,8 +164,8 @@ func (d *reduction) take(in sliceIn) bool {
 		return false
 	}
 	m := d.w.r.model
-	p := m.Parts[i]
-	if err := version.DecodeMerged(m.G.Preset.Merged, d.update[p.Lo:p.Hi], in.s.Data); err != nil {
+	p := m.Parts()[i]
+	if err := m.DecodeMerged(d.update[p.Lo:p.Hi], in.s.Data); err != nil {
 		d.w.r.log.Warn("merged part refused", "peer", in.from.Short(), "err", err)
 		return false
 	}

@@ -166,7 +166,7 @@ func New(cfg Config) (*Runner, error) {
 		calls: newMailbox[*call](env, inbox, eventQueue), jobs: newMailbox[func(context.Context)](env, env.NewSignal(), 16),
 		slices: newMailbox[sliceIn](env, env.NewSignal(), 1024), ended: make(chan struct{}), idle: env.NewSignal(),
 		fetchers: newGate(env, maxFetchers), merges: newGate(env, maxFetchers), pulling: map[wire.PeerID]bool{}}
-	r.mach = decide.NewMachine(decide.MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: len(model.Parts)})
+	r.mach = decide.NewMachine(decide.MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: len(model.Parts())})
 	r.crowd.Store(crowdOf(nil))
 	r.work = &worker{r: r}
 	if err := r.restore(); err != nil {
@@ -301,7 +301,7 @@ func (r *Runner) ownParts(sender wire.PeerID, rest bool) func(int) bool {
 	}
 	members := p.Peers()
 	self := slices.Index(members, r.self)
-	owners := rules.PartOwners(r.model.Parts, len(members))
+	owners := rules.PartOwners(r.model.Parts(), len(members))
 	silent := map[wire.PeerID]bool{}
 	if rest {
 		for _, p := range r.mach.SilentOwners() {

@@ -10,7 +10,6 @@ import (
 	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
-	"github.com/apiary-net/hived/tensorops/codec"
 	"github.com/apiary-net/hived/tensorops/merge"
 	"github.com/apiary-net/hived/wire"
 )
@@ -74,7 +73,7 @@ func (w *worker) trainWindow(ctx context.Context, c decide.Train) (*wire.Header,
 	members := c.Plan.Peers()
 	self := slices.Index(members, w.r.self)
 	ws := &windowState{w: w, round: c.Plan.Round, prev: c.Prev, members: members, self: self,
-		owners: rules.PartOwners(w.r.model.Parts, len(members)), stop: w.r.windowStop(ctx, c.Plan.Round),
+		owners: rules.PartOwners(w.r.model.Parts(), len(members)), stop: w.r.windowStop(ctx, c.Plan.Round),
 		grads: map[sliceKey][]byte{}, merged: map[sliceKey][]byte{},
 		params: slices.Clone(w.state.Params), outer: slices.Clone(w.state.Outer)}
 	if w.window != nil {
@@ -173,7 +172,7 @@ func (ws *windowState) take(in sliceIn) {
 // outer step onto the tentative parameters.
 func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span) (float32, error) {
 	t, model := ws.w.r.cfg.Trainer, ws.w.r.model
-	grad := make([]float32, model.Params)
+	grad := make([]float32, model.Params())
 	loss, err := t.Gradient(ctx, spans, grad)
 	if err != nil {
 		return 0, err
@@ -181,7 +180,7 @@ func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span)
 	if err := ws.scatter(ctx, step, grad); err != nil {
 		return 0, err
 	}
-	update := make([]float32, model.Params)
+	update := make([]float32, model.Params())
 	if err := ws.reduce(ctx, step, update); err != nil {
 		return 0, err
 	}
@@ -193,7 +192,7 @@ func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span)
 		ws.w.r.cache.put(ws.round, id, b)
 		return id, nil
 	}
-	id, err := version.MergedCID(model.Digest, model.G.Preset.Merged, update, keep)
+	id, err := model.MergedCID(update, keep)
 	if err != nil {
 		return 0, err
 	}
@@ -205,8 +204,8 @@ func (ws *windowState) step(ctx context.Context, step uint32, spans []wire.Span)
 // scatter sends each part of the gradient to its owner.
 func (ws *windowState) scatter(ctx context.Context, step uint32, grad []float32) error {
 	model := ws.w.r.model
-	for i, p := range model.Parts {
-		b, err := model.Codec.Encode(&codec.State{}, 0, nil, grad[p.Lo:p.Hi])
+	for i, p := range model.Parts() {
+		b, err := model.EncodePart(grad[p.Lo:p.Hi])
 		if err != nil {
 			return fmt.Errorf("encode gradient: %w", err)
 		}
@@ -261,7 +260,7 @@ func (ws *windowState) wait(ctx context.Context, have func() bool) error {
 func (ws *windowState) reduce(ctx context.Context, step uint32, update []float32) error {
 	model := ws.w.r.model
 	err := ws.wait(ctx, func() bool {
-		for i := range model.Parts {
+		for i := range model.Parts() {
 			for m := range ws.members {
 				if ws.owners[i] == ws.self && ws.grads[sliceKey{step, uint32(i), m}] == nil {
 					return false
@@ -277,7 +276,7 @@ func (ws *windowState) reduce(ctx context.Context, step uint32, update []float32
 	if err != nil {
 		return err
 	}
-	for i, p := range model.Parts {
+	for i, p := range model.Parts() {
 		if ws.owners[i] != ws.self {
 			continue
 		}
@@ -285,7 +284,7 @@ func (ws *windowState) reduce(ctx context.Context, step uint32, update []float32
 		if err := ws.reducePart(rule, step, i, out); err != nil {
 			return err
 		}
-		b := version.EncodeMerged(model.G.Preset.Merged, out)
+		b := model.EncodeMerged(out)
 		for m, to := range ws.members {
 			if m == ws.self {
 				continue
@@ -304,7 +303,7 @@ func (ws *windowState) reducePart(rule merge.Rule, step uint32, part int, out []
 	for m := range ws.members {
 		k := sliceKey{step, uint32(part), m}
 		in[m] = make([]float32, len(out))
-		if err := ws.w.r.model.Codec.Decode(0, in[m], ws.grads[k]); err != nil {
+		if err := ws.w.r.model.DecodePart(in[m], ws.grads[k]); err != nil {
 			return fmt.Errorf("gradient of %s: %w", ws.members[m].Short(), err)
 		}
 		delete(ws.grads, k)
@@ -325,7 +324,7 @@ func (ws *windowState) reducePart(rule merge.Rule, step uint32, part int, out []
 func (ws *windowState) gather(ctx context.Context, step uint32, update []float32) error {
 	model := ws.w.r.model
 	err := ws.wait(ctx, func() bool {
-		for i := range model.Parts {
+		for i := range model.Parts() {
 			if o := ws.owners[i]; o != ws.self && ws.merged[sliceKey{step, uint32(i), o}] == nil {
 				return false
 			}
@@ -335,13 +334,13 @@ func (ws *windowState) gather(ctx context.Context, step uint32, update []float32
 	if err != nil {
 		return err
 	}
-	for i, p := range model.Parts {
+	for i, p := range model.Parts() {
 		o := ws.owners[i]
 		if o == ws.self {
 			continue
 		}
 		k := sliceKey{step, uint32(i), o}
-		if err := version.DecodeMerged(model.G.Preset.Merged, update[p.Lo:p.Hi], ws.merged[k]); err != nil {
+		if err := model.DecodeMerged(update[p.Lo:p.Hi], ws.merged[k]); err != nil {
 			return fmt.Errorf("merged gradient of %s: %w", ws.members[o].Short(), err)
 		}
 		delete(ws.merged, k)

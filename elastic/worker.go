@@ -44,7 +44,7 @@ var stateKey = []byte("state") // newest local version: round and CID
 // returns the start version.
 func (w *worker) restore() (wire.CID, error) {
 	params, buffers := w.r.cfg.Trainer.Init()
-	start, err := version.NewState(w.r.model.Digest, 0, params, buffers, make([]float32, w.r.model.OuterLen()), nil)
+	start, err := w.r.model.StartState(params, buffers)
 	if err != nil {
 		return wire.CID{}, err
 	}
@@ -73,22 +73,13 @@ func (w *worker) restore() (wire.CID, error) {
 
 // fetchState gets a version by its CID.
 func (w *worker) fetchState(ctx context.Context, round uint64, id wire.CID, holders []wire.PeerID) (*version.State, error) {
-	m := w.r.model
-	v, err := version.LoadVectors(ctx, m.Digest, id, map[string]int{"params": m.Params, "buffers": m.Schema.Buffers(), "outer": m.OuterLen()}, w.r.getOf(func() []wire.PeerID { return holders }))
-	if err != nil {
-		return nil, err
-	}
-	if len(v["params"]) != m.Params {
-		return nil, errors.New("state has no parameters")
-	}
-	return &version.State{Round: round, Params: v["params"], Buffers: v["buffers"], Outer: v["outer"], ID: id}, nil
+	return w.r.model.LoadState(ctx, round, id, w.r.getOf(func() []wire.PeerID { return holders }))
 }
 
 // keep makes s the newest local version: blocks, then the pointer.
 func (w *worker) keep(s *version.State) error {
 	epoch := s.Round / StateEpoch
-	var err error
-	if _, err = version.ManifestOf(w.r.model.Digest, s.Vectors(), func(b []byte) (wire.CID, error) { return w.r.cfg.States.Put(epoch, b) }); err != nil {
+	if err := w.r.model.Blocks(s, func(b []byte) (wire.CID, error) { return w.r.cfg.States.Put(epoch, b) }); err != nil {
 		return err
 	}
 	ptr := append(binary.BigEndian.AppendUint64(nil, s.Round), s.ID.Bytes()...)
@@ -330,7 +321,7 @@ func (w *worker) snapshot(ctx context.Context, s *version.State, rec *wire.Recor
 		return wire.CID{}, nil
 	}
 	var blocks [][]byte
-	_, err := version.ManifestOf(w.r.model.Digest, s.Vectors(), func(b []byte) (wire.CID, error) {
+	err := w.r.model.Blocks(s, func(b []byte) (wire.CID, error) {
 		blocks = append(blocks, b)
 		return wire.RawCID(b), nil
 	})
@@ -372,7 +363,7 @@ func (w *worker) merge(ctx context.Context, rec, prev *wire.Record, attested wir
 	if params == nil {
 		params, outer = w.r.model.Next(w.state, prev.Steps, updates)
 	}
-	s, err := version.NewState(w.r.model.Digest, rec.Round, params, w.state.Buffers, outer, nil)
+	s, err := w.r.model.NewState(rec.Round, params, w.state.Buffers, outer)
 	if err != nil {
 		return wire.CID{}, err
 	}

@@ -18,12 +18,12 @@ import (
 // Model is what the genesis fixes about the numbers of a run: how contributions
 // are cut, encoded, merged and applied. It is safe for concurrent use.
 type Model struct {
-	G      *wire.Genesis
-	Schema wire.Schema
-	Digest wire.Digest
-	Parts  []wire.Part
-	Params int
-	Codec  codec.Codec
+	g      *wire.Genesis
+	schema wire.Schema
+	digest wire.Digest // of schema
+	parts  []wire.Part
+	params int
+	codec  codec.Codec
 	rule   merge.Rule
 	outer  merge.Outer
 }
@@ -39,9 +39,9 @@ func NewModel(g *wire.Genesis, schema wire.Schema) (*Model, error) {
 	if schema.Buffers() > 0 {
 		return nil, errors.New("model: models with buffers are not supported by this version")
 	}
-	m := &Model{G: g, Schema: schema, Digest: g.Schema, Parts: schema.Parts(int(g.PartValues)), Params: schema.Params()}
+	m := &Model{g: g, schema: schema, digest: g.Schema, parts: schema.Parts(int(g.PartValues)), params: schema.Params()}
 	var err error
-	if m.Codec, err = codec.New(g.Preset.Codec); err != nil {
+	if m.codec, err = codec.New(g.Preset.Codec); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	if m.rule, err = merge.NewRule(g.Preset.Aggregator); err != nil {
@@ -53,8 +53,14 @@ func NewModel(g *wire.Genesis, schema wire.Schema) (*Model, error) {
 	return m, nil
 }
 
+// Params is the number of parameters.
+func (m *Model) Params() int { return m.params }
+
+// Parts returns how the parameters are cut. The caller must not change it.
+func (m *Model) Parts() []wire.Part { return m.parts }
+
 // OuterLen is the length of the outer optimizer's state.
-func (m *Model) OuterLen() int { return m.outer.StateLen(m.Params) }
+func (m *Model) OuterLen() int { return m.outer.StateLen(m.params) }
 
 // Contribution is an encoded update: what a header commits to.
 type Contribution struct {
@@ -72,19 +78,19 @@ func (m *Model) Encode(x, residual []float32, nonce []byte) (*Contribution, erro
 	body := wire.Body{Nonce: nonce}
 	var leaves []wire.Digest
 	var total float64
-	scratch := make([]float32, m.G.PartValues)
-	for _, p := range m.Parts {
+	scratch := make([]float32, m.g.PartValues)
+	for _, p := range m.parts {
 		st := &codec.State{}
 		if residual != nil {
 			st.Residual = residual[p.Lo:p.Hi]
 		}
-		b, err := m.Codec.Encode(st, 0, nil, x[p.Lo:p.Hi])
+		b, err := m.codec.Encode(st, 0, nil, x[p.Lo:p.Hi])
 		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", m.Schema[p.Tensor].Name, err)
+			return nil, fmt.Errorf("encode %s: %w", m.schema[p.Tensor].Name, err)
 		}
 		y := scratch[:p.Hi-p.Lo]
-		if err := m.Codec.Decode(0, y, b); err != nil {
-			return nil, fmt.Errorf("encode %s: %w", m.Schema[p.Tensor].Name, err)
+		if err := m.codec.Decode(0, y, b); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", m.schema[p.Tensor].Name, err)
 		}
 		ref := wire.PartRef{Block: wire.Sum(b), Bytes: uint32(len(b)), SumSquares: num.SumSquares(y)}
 		total += ref.SumSquares
@@ -107,38 +113,38 @@ type BadBody struct {
 
 func (e *BadBody) Error() string { return fmt.Sprintf("body refused (%s): %s", e.Reason, e.Detail) }
 
-func Refuse(r wire.Reason, format string, args ...any) error {
+func bad(r wire.Reason, format string, args ...any) error {
 	return &BadBody{r, fmt.Sprintf(format, args...)}
 }
 
 // CheckIndex decodes and checks the index block of h.
 func (m *Model) CheckIndex(h *wire.Header, index []byte) (*wire.Body, error) {
 	if !h.Body.Names(index) {
-		return nil, Refuse(wire.ReasonBody, "index block does not match the header")
+		return nil, bad(wire.ReasonBody, "index block does not match the header")
 	}
 	var b wire.Body
 	if err := wire.Unmarshal(index, &b, wire.MaxBlock); err != nil {
-		return nil, Refuse(wire.ReasonBody, "%v", err)
+		return nil, bad(wire.ReasonBody, "%v", err)
 	}
-	if len(b.Parts) != len(m.Parts) {
-		return nil, Refuse(wire.ReasonSchema, "%d parts, want %d", len(b.Parts), len(m.Parts))
+	if len(b.Parts) != len(m.parts) {
+		return nil, bad(wire.ReasonSchema, "%d parts, want %d", len(b.Parts), len(m.parts))
 	}
 	if wire.Sum(b.Nonce) != h.Nonce {
-		return nil, Refuse(wire.ReasonBody, "nonce does not match the header")
+		return nil, bad(wire.ReasonBody, "nonce does not match the header")
 	}
 	var leaves []wire.Digest
 	total := uint64(len(index))
 	var squares float64
 	for i, p := range b.Parts {
-		if int(p.Bytes) > m.Codec.MaxSize(m.Parts[i].Hi-m.Parts[i].Lo) {
-			return nil, Refuse(wire.ReasonOversize, "part %d has %d bytes", i, p.Bytes)
+		if int(p.Bytes) > m.codec.MaxSize(m.parts[i].Hi-m.parts[i].Lo) {
+			return nil, bad(wire.ReasonOversize, "part %d has %d bytes", i, p.Bytes)
 		}
 		leaves = append(leaves, p.Block)
 		total += uint64(p.Bytes)
 		squares += p.SumSquares
 	}
-	if wire.MerkleRoot(leaves) != h.Root || total != h.Bytes || int(h.Parts) != len(m.Parts) || float32(math.Sqrt(squares)) != h.Norm {
-		return nil, Refuse(wire.ReasonBody, "root, size or norm does not match the header")
+	if wire.MerkleRoot(leaves) != h.Root || total != h.Bytes || int(h.Parts) != len(m.parts) || float32(math.Sqrt(squares)) != h.Norm {
+		return nil, bad(wire.ReasonBody, "root, size or norm does not match the header")
 	}
 	return &b, nil
 }
@@ -147,14 +153,14 @@ func (m *Model) CheckIndex(h *wire.Header, index []byte) (*wire.Body, error) {
 // scratch holds at least PartValues values.
 func (m *Model) CheckPart(i int, ref wire.PartRef, block []byte, scratch []float32) error {
 	if wire.Sum(block) != ref.Block || len(block) != int(ref.Bytes) {
-		return Refuse(wire.ReasonBody, "part %d does not match its digest", i)
+		return bad(wire.ReasonBody, "part %d does not match its digest", i)
 	}
-	y := scratch[:m.Parts[i].Hi-m.Parts[i].Lo]
-	if err := m.Codec.Decode(0, y, block); err != nil {
-		return Refuse(wire.ReasonNonFinite, "part %d: %v", i, err)
+	y := scratch[:m.parts[i].Hi-m.parts[i].Lo]
+	if err := m.codec.Decode(0, y, block); err != nil {
+		return bad(wire.ReasonNonFinite, "part %d: %v", i, err)
 	}
 	if num.SumSquares(y) != ref.SumSquares {
-		return Refuse(wire.ReasonBody, "part %d: sum of squares is not the stated one", i)
+		return bad(wire.ReasonBody, "part %d: sum of squares is not the stated one", i)
 	}
 	return nil
 }
@@ -168,8 +174,8 @@ type Counted struct {
 
 // Merge merges the contributions of a cut, given in the order of peer ids.
 func (m *Model) Merge(in []Counted) ([]float32, error) {
-	out := make([]float32, m.Params)
-	for i, p := range m.Parts {
+	out := make([]float32, m.params)
+	for i, p := range m.parts {
 		if err := m.MergePart(i, in, out[p.Lo:p.Hi]); err != nil {
 			return nil, err
 		}
@@ -209,9 +215,9 @@ func (m *Model) MergePart(i int, in []Counted, out []float32) error {
 // place; merged is scratch afterwards. In windows the outer rate follows the
 // schedule of the local one.
 func (m *Model) Step(params, outer, merged []float32, round, n uint64) {
-	o := m.G.Preset.Outer
-	if m.G.Preset.Cadence.Window {
-		o.LR = float32(o.LR * rules.LRScale(m.G, round))
+	o := m.g.Preset.Outer
+	if m.g.Preset.Cadence.Window {
+		o.LR = float32(o.LR * rules.LRScale(m.g, round))
 	}
 	if o.Clip > 0 {
 		Clip(merged, float64(o.Clip))
@@ -261,14 +267,14 @@ func bias(beta float32, n uint64) float32 {
 // CheckWindowBody decodes the index block of a window's header.
 func CheckWindowBody(h *wire.Header, index []byte) (*wire.WindowBody, error) {
 	if !h.Body.Names(index) {
-		return nil, Refuse(wire.ReasonBody, "index block does not match the header")
+		return nil, bad(wire.ReasonBody, "index block does not match the header")
 	}
 	var b wire.WindowBody
 	if err := wire.Unmarshal(index, &b, wire.MaxBlock); err != nil {
-		return nil, Refuse(wire.ReasonBody, "%v", err)
+		return nil, bad(wire.ReasonBody, "%v", err)
 	}
 	if wire.Sum(b.Nonce) != h.Nonce || len(b.Merged) != int(h.Steps) || rules.WindowRoot(b.Merged) != h.Root {
-		return nil, Refuse(wire.ReasonBody, "nonce, steps or root does not match the header")
+		return nil, bad(wire.ReasonBody, "nonce, steps or root does not match the header")
 	}
 	return &b, nil
 }
@@ -302,7 +308,7 @@ func (m *Model) FetchBody(ctx context.Context, h *wire.Header, want func(part in
 		}
 		at[id] = append(at[id], i)
 	}
-	scratch := make([]float32, m.G.PartValues)
+	scratch := make([]float32, m.g.PartValues)
 	var refused error
 	err = get(ctx, ids, func(id wire.CID, b []byte) error {
 		for _, i := range at[id] {

@@ -55,9 +55,9 @@ func (m *Model) MergeGroups(outcomes []*wire.GroupOutcome, updates [][]float32) 
 			weights[i] = max(1, weights[i]/2)
 		}
 	}
-	out := make([]float32, m.Params)
+	out := make([]float32, m.params)
 	stats, views := make([]merge.Stat, len(in)), make([][]float32, len(in))
-	for i, p := range m.Parts {
+	for i, p := range m.parts {
 		for k, u := range in {
 			views[k] = u[p.Lo:p.Hi]
 			stats[k] = merge.Stat{Samples: uint32(weights[k]), SumSquares: num.SumSquares(views[k])}
@@ -93,7 +93,7 @@ func (m *Model) replayGroups(ctx context.Context, rec *wire.Record, s rules.Sett
 			return nil, fmt.Errorf("group %d: %w", o.Group, err)
 		}
 		if u != nil {
-			if v.Outcome.Merged, err = MergedCID(m.Digest, m.G.Preset.Merged, u, nil); err != nil {
+			if v.Outcome.Merged, err = m.MergedCID(u, nil); err != nil {
 				return nil, err
 			}
 		}

@@ -13,11 +13,11 @@ import (
 // attestations name. s is the round's setting, whose plan only rounds of several
 // groups need. from returns a source of blocks for the contribution of a sender.
 func (m *Model) Updates(ctx context.Context, rec *wire.Record, s rules.Setting, from func(sender wire.PeerID) GetBlock) ([][]float32, wire.CID, error) {
-	if m.G.Preset.Cadence.Window {
+	if m.g.Preset.Cadence.Window {
 		var out [][]float32
 		var last wire.CID
 		for _, id := range rec.Merged[:rules.WindowSteps(rec, s.Prev)] {
-			v, err := LoadVectors(ctx, m.Digest, id, map[string]int{"merged": m.Params}, from(wire.PeerID{}))
+			v, err := LoadVectors(ctx, m.digest, id, map[string]int{"merged": m.params}, from(wire.PeerID{}))
 			if err != nil {
 				return nil, id, fmt.Errorf("merged gradient: %w", err)
 			}
@@ -29,7 +29,7 @@ func (m *Model) Updates(ctx context.Context, rec *wire.Record, s rules.Setting, 
 	if err != nil || merged == nil {
 		return nil, wire.CID{}, err
 	}
-	id, err := MergedCID(m.Digest, m.G.Preset.Merged, merged, nil)
+	id, err := m.MergedCID(merged, nil)
 	return [][]float32{merged}, id, err
 }
 
@@ -50,16 +50,16 @@ func (m *Model) mergeRecord(ctx context.Context, rec *wire.Record, s rules.Setti
 // record 0, and calls step for each. It believes no stated result: only the
 // records' cuts and the blocks that get returns, whose hashes are checked.
 func (m *Model) Replay(ctx context.Context, start *State, recs []*wire.Record, get GetBlock, step func(s *State, merged wire.CID) error) (*State, error) {
-	s, plans, h := start, rules.NewPlans(m.G), rules.History{recs[0]}
+	s, plans, h := start, rules.NewPlans(m.g), rules.History{recs[0]}
 	for i := 1; i < len(recs); i++ {
 		rec, prev := recs[i], recs[i-1]
-		updates, merged, err := m.Updates(ctx, rec, rules.Setting{Genesis: m.G, Run: rec.Run, Prev: prev, Plan: plans.After(h)}, func(wire.PeerID) GetBlock { return get })
+		updates, merged, err := m.Updates(ctx, rec, rules.Setting{Genesis: m.g, Run: rec.Run, Prev: prev, Plan: plans.After(h)}, func(wire.PeerID) GetBlock { return get })
 		if err != nil {
 			return nil, fmt.Errorf("replay round %d: %w", rec.Round, err)
 		}
 		h = h.With(rec)
 		params, outer := m.Next(s, prev.Steps, updates)
-		if s, err = NewState(m.Digest, rec.Round, params, s.Buffers, outer, nil); err != nil {
+		if s, err = m.NewState(rec.Round, params, s.Buffers, outer); err != nil {
 			return nil, fmt.Errorf("replay round %d: %w", rec.Round, err)
 		}
 		if err := step(s, merged); err != nil {
@@ -71,5 +71,5 @@ func (m *Model) Replay(ctx context.Context, start *State, recs []*wire.Record, g
 
 // StartState returns version 0 of the given start weights.
 func (m *Model) StartState(params, buffers []float32) (*State, error) {
-	return NewState(m.Digest, 0, params, buffers, make([]float32, m.OuterLen()), nil)
+	return m.NewState(0, params, buffers, make([]float32, m.OuterLen()))
 }

@@ -49,9 +49,9 @@ func blocksOf(v vector, put func([]byte) (wire.CID, error)) (wire.Vector, error)
 	return out, nil
 }
 
-// ManifestOf names vectors by their blocks. put gets every block and, last, the
+// manifestOf names vectors by their blocks. put gets every block and, last, the
 // manifest itself.
-func ManifestOf(schema wire.Digest, vs []vector, put func([]byte) (wire.CID, error)) (wire.CID, error) {
+func manifestOf(schema wire.Digest, vs []vector, put func([]byte) (wire.CID, error)) (wire.CID, error) {
 	m := wire.Manifest{V: 1, Schema: schema}
 	for _, v := range vs {
 		if len(v.values) == 0 {
@@ -72,36 +72,34 @@ func ManifestOf(schema wire.Digest, vs []vector, put func([]byte) (wire.CID, err
 
 func hashOnly(b []byte) (wire.CID, error) { return wire.RawCID(b), nil }
 
-func (s *State) Vectors() []vector {
+func (s *State) vectors() []vector {
 	return []vector{{"params", "f32", s.Params}, {"buffers", "f32", s.Buffers}, {"outer", "f32", s.Outer}}
 }
 
-// NewState makes a state and computes its version. put may store the blocks; nil
-// only hashes them.
-func NewState(schema wire.Digest, round uint64, params, buffers, outer []float32, put func([]byte) (wire.CID, error)) (*State, error) {
-	if put == nil {
-		put = hashOnly
-	}
+// NewState makes a state, which takes over the slices, and computes its version.
+func (m *Model) NewState(round uint64, params, buffers, outer []float32) (*State, error) {
 	s := &State{Round: round, Params: params, Buffers: buffers, Outer: outer}
 	var err error
-	s.ID, err = ManifestOf(schema, s.Vectors(), put)
+	s.ID, err = manifestOf(m.digest, s.vectors(), hashOnly)
 	return s, err
 }
 
-// MergedCID names a merged update as the genesis' merged codec encodes it, and
-// returns what everybody applies: decode(encode(merged)), in place.
-func MergedCID(schema wire.Digest, codec string, merged []float32, put func([]byte) (wire.CID, error)) (wire.CID, error) {
-	typ := "f32"
-	if codec == "bf16" {
-		typ = "bf16"
-		for i, x := range merged {
-			merged[i] = num.FromBF16(num.ToBF16(x))
-		}
+// Blocks gives the blocks of a state, and last its manifest, to put.
+func (m *Model) Blocks(s *State, put func([]byte) (wire.CID, error)) error {
+	_, err := manifestOf(m.digest, s.vectors(), put)
+	return err
+}
+
+// LoadState fetches a version by its CID.
+func (m *Model) LoadState(ctx context.Context, round uint64, id wire.CID, get GetBlock) (*State, error) {
+	v, err := LoadVectors(ctx, m.digest, id, map[string]int{"params": m.params, "buffers": m.schema.Buffers(), "outer": m.OuterLen()}, get)
+	if err != nil {
+		return nil, err
 	}
-	if put == nil {
-		put = hashOnly
+	if len(v["params"]) != m.params {
+		return nil, errors.New("state has no parameters")
 	}
-	return ManifestOf(schema, []vector{{"merged", typ, merged}}, put)
+	return &State{Round: round, Params: v["params"], Buffers: v["buffers"], Outer: v["outer"], ID: id}, nil
 }
 
 // GetBlock returns a block by its id; the bytes are checked by whoever reads.
