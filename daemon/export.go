@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -76,7 +75,7 @@ func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte,
 // Export writes a run's ledger, and all that a replay of it needs, into a new
 // directory. It appears whole or not at all.
 func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
-	return WriteExport(dir, d.key, r.id, func(put wire.Put) error {
+	return proof.Write(dir, d.key, r.id, func(put wire.Put) error {
 		if err := put("genesis", r.sealed); err != nil {
 			return err
 		}
@@ -87,49 +86,6 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 		}
 		return r.runner.Export(ctx, put)
 	})
-}
-
-// WriteExport makes an export directory of what fill puts into it, with sums that
-// key signs. Of files of one name the first is taken. The directory must not exist
-// yet; it appears whole or not at all.
-func WriteExport(dir string, key wire.Key, run wire.RunID, fill func(put wire.Put) error) error {
-	if _, err := os.Stat(dir); err == nil {
-		return exit.Fail(exit.Usage, nil, "export to %s: it exists already", dir)
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".export-")
-	if err != nil {
-		return exit.Fail(exit.Resource, err, "export to %s", dir)
-	}
-	defer os.RemoveAll(tmp) // nothing is left of it after the rename
-	s := sums{}
-	err = fill(func(name string, b []byte) error {
-		if _, ok := s[name]; ok {
-			return nil
-		}
-		path := filepath.Join(tmp, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		s[name] = wire.Sum(b)
-		return os.WriteFile(path, b, 0o644)
-	})
-	if err != nil {
-		return exit.Fail(exit.Degraded, err, "export to %s", dir)
-	}
-	b := s.bytes()
-	if err := os.WriteFile(filepath.Join(tmp, sumsFile), b, 0o644); err != nil {
-		return exit.Fail(exit.Resource, err, "export to %s", dir)
-	}
-	if err := renameio.WriteFile(filepath.Join(tmp, sigFile), sealSums(key, run, b), 0o644); err != nil {
-		return exit.Fail(exit.Resource, err, "export to %s", dir)
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return exit.Fail(exit.Resource, err, "export to %s", dir)
-	}
-	return nil
 }
 
 // appliedUpTo waits a while until this peer has made a version that another has.

@@ -120,12 +120,11 @@ func (d *Daemon) genesis(s RunSpec) (*wire.Genesis, error) {
 // optimizer as its outer rule.
 func taskDefaults(g *wire.Genesis, def train.Config, batch uint32) {
 	g.Model = train.GenesisModel(def.Model)
-	in := def.Inner
-	g.Preset.Inner = wire.Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
-		Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: first(batch, uint32(in.Batch)), Decay: g.Preset.Inner.Decay}
+	decay := g.Preset.Inner.Decay
+	g.Preset.Inner = train.GenesisInner(def.Optimizer)
+	g.Preset.Inner.Batch, g.Preset.Inner.Decay = first(batch, g.Preset.Inner.Batch), decay
 	if g.Preset.Cadence.Window {
-		g.Preset.Outer = wire.Outer{Rule: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
-			Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip}
+		g.Preset.Outer = train.GenesisOuter(def.Optimizer)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/gossip"
+	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -65,7 +66,7 @@ func TestSwarmOfTwo(t *testing.T) {
 	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("a second export over the first: %v", err)
 	}
-	v, err := VerifyModel(ctx, os.DirFS(dir), "")
+	v, err := proof.Model(ctx, os.DirFS(dir), "")
 	if err != nil || !versions[v.Version] || v.Replayed != 2 || v.Ledger.Certificates != 2 {
 		t.Fatalf("%+v, %v", v, err)
 	}
@@ -85,7 +86,7 @@ func damage(t *testing.T, dir string, run wire.RunID) {
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			names = append(names, name)
-			if !strings.HasPrefix(name, "blocks/") && !strings.HasPrefix(name, sumsFile) {
+			if !strings.HasPrefix(name, "blocks/") && !strings.HasPrefix(name, proof.SumsFile) {
 				proofs = append(proofs, name)
 			}
 		}
@@ -94,15 +95,11 @@ func damage(t *testing.T, dir string, run wire.RunID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sumsPath, sigPath := filepath.Join(dir, sumsFile), filepath.Join(dir, sigFile)
+	sumsPath, sigPath := filepath.Join(dir, proof.SumsFile), filepath.Join(dir, proof.SigFile)
 	b, err := os.ReadFile(sumsPath)
 	sig, serr := os.ReadFile(sigPath)
 	if err != nil || serr != nil {
 		t.Fatal(err, serr)
-	}
-	list, err := parseSums(b)
-	if err != nil {
-		t.Fatal(err)
 	}
 	liar, tried := wire.NewKey(), 0
 	for i := range 200 {
@@ -121,13 +118,12 @@ func damage(t *testing.T, dir string, run wire.RunID) {
 		write(t, path, bad)
 		if resign {
 			tried++
-			was := list[name]
-			list[name] = wire.Sum(bad)
-			write(t, sumsPath, list.bytes())
-			write(t, sigPath, sealSums(liar, run, list.bytes()))
-			list[name] = was
+			anew := bytes.Replace(b, []byte(wire.Sum(good).String()+"  "+name), []byte(wire.Sum(bad).String()+"  "+name), 1)
+			d := wire.Sum(anew)
+			write(t, sumsPath, anew)
+			write(t, sigPath, wire.Seal(liar, wire.KindSums, run, 0, d[:]).Bytes())
 		}
-		if _, err := VerifyLedger(os.DirFS(dir)); exit.CodeOf(err) != exit.Integrity {
+		if _, err := proof.Ledger(os.DirFS(dir)); exit.CodeOf(err) != exit.Integrity {
 			t.Errorf("bit %d of %s, sums signed anew %v: %v with code %d", bit, name, resign, err, exit.CodeOf(err))
 		}
 		write(t, path, good)
@@ -136,7 +132,7 @@ func damage(t *testing.T, dir string, run wire.RunID) {
 			write(t, sigPath, sig)
 		}
 	}
-	if _, err := VerifyLedger(os.DirFS(dir)); err != nil || tried != 40 {
+	if _, err := proof.Ledger(os.DirFS(dir)); err != nil || tried != 40 {
 		t.Errorf("the export after all that: %v; %d tries with sums signed anew", err, tried)
 	}
 }

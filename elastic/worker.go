@@ -13,6 +13,7 @@ import (
 	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
+	"github.com/apiary-net/hived/tensorops/merge"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -185,7 +186,7 @@ func (w *worker) encode(c decide.Train, h *wire.Header, delta []float32) error {
 	}
 	w.late = nil
 	if limit := 2 * rules.MedianNorm(c.Prev); limit > 0 {
-		version.Clip(x, float64(limit))
+		merge.ClipNorm(x, float64(limit))
 	}
 	if w.r.cfg.Genesis.Preset.Codec != "none" {
 		if w.residual == nil {

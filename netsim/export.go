@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -44,7 +44,7 @@ func (m *Sim) export(dir string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	return daemon.WriteExport(filepath.Join(folder, fmt.Sprintf("peer-%d", n.Index)), n.Key, sw.Run, func(put wire.Put) error {
+	return proof.Write(filepath.Join(folder, fmt.Sprintf("peer-%d", n.Index)), n.Key, sw.Run, func(put wire.Put) error {
 		if err := put("genesis", sw.sealed); err != nil {
 			return err
 		}

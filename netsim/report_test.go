@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/daemon/exit"
+	"github.com/apiary-net/hived/ledger/proof"
 )
 
 // written simulates a small run into a directory and returns it.
@@ -61,7 +61,7 @@ func TestExportIsVerified(t *testing.T) {
 			if err != nil || len(dirs) != 1 {
 				t.Fatalf("exports %v, %v", dirs, err)
 			}
-			v, err := daemon.VerifyLedger(os.DirFS(dirs[0]))
+			v, err := proof.Ledger(os.DirFS(dirs[0]))
 			if err != nil || v.Ledger.Certificates != 8 || len(v.Ledger.Logs) != 5 {
 				t.Fatalf("%+v, %v", v, err)
 			}

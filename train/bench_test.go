@@ -51,7 +51,7 @@ func (n noise) Batch(_ string, idx []int, dst *data.Batch) error {
 
 func benchStep(b *testing.B, c Config, batch int) {
 	c.Threads = 1
-	c.Inner.Batch = batch
+	c.Optimizer.Batch = batch
 	t, err := New(c)
 	if err != nil {
 		b.Fatal(err)

@@ -55,11 +55,30 @@ func GenesisModel(m nets.Spec) wire.ModelSpec {
 	return out
 }
 
+// OptimizerOf returns the local optimizer of a run. What a genesis says counts as it
+// stands: nothing has a default.
+func OptimizerOf(in wire.Inner) OptimizerSpec {
+	f := func(x float32) float64 { return float64(x) }
+	return OptimizerSpec{Rule: in.Optimizer, LR: f(in.LR), Momentum: f(in.Momentum), Beta1: f(in.Beta1), Beta2: f(in.Beta2),
+		Eps: f(in.Eps), WeightDecay: f(in.WeightDecay), Clip: f(in.Clip), Batch: int(in.Batch)}
+}
+
+// GenesisInner is the inverse of OptimizerOf.
+func GenesisInner(o OptimizerSpec) wire.Inner {
+	return wire.Inner{Optimizer: o.Rule, LR: float32(o.LR), Momentum: float32(o.Momentum), Beta1: float32(o.Beta1), Beta2: float32(o.Beta2),
+		Eps: float32(o.Eps), WeightDecay: float32(o.WeightDecay), Clip: float32(o.Clip), Batch: uint32(o.Batch)}
+}
+
+// GenesisOuter makes an optimizer the outer step of a run whose peers exchange
+// gradients.
+func GenesisOuter(o OptimizerSpec) wire.Outer {
+	in := GenesisInner(o)
+	return wire.Outer{Rule: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
+		Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip}
+}
+
 // ConfigOf returns what a trainer of a run is made from.
 func ConfigOf(g *wire.Genesis, set data.Set, threads int) (Config, error) {
 	m, err := ModelOf(g.Model)
-	in := g.Preset.Inner
-	return Config{Model: m, Data: set, Seed: g.Seed, Threads: threads,
-		Inner: Inner{Optimizer: in.Optimizer, LR: in.LR, Momentum: in.Momentum, Beta1: in.Beta1, Beta2: in.Beta2,
-			Eps: in.Eps, WeightDecay: in.WeightDecay, Clip: in.Clip, Batch: int(in.Batch)}}, err
+	return Config{Model: m, Data: set, Seed: g.Seed, Threads: threads, Optimizer: OptimizerOf(g.Preset.Inner)}, err
 }

@@ -162,13 +162,13 @@ func TestTune(t *testing.T) {
 	c.Data, c.Threads = set, 1
 	seconds := 180.0
 	if a := os.Getenv("HIVED_TUNE_ARGS"); a != "" {
-		var lr, beta2, wd float32
+		var lr, beta2, wd float64
 		var batch int
 		var layers, dim, heads int64
 		if _, err := fmt.Sscan(a, &seconds, &lr, &beta2, &wd, &batch, &layers, &dim, &heads); err != nil {
 			t.Fatal(err)
 		}
-		c.Inner.LR, c.Inner.Beta2, c.Inner.WeightDecay, c.Inner.Batch = lr, beta2, wd, batch
+		c.Optimizer.LR, c.Optimizer.Beta2, c.Optimizer.WeightDecay, c.Optimizer.Batch = lr, beta2, wd, batch
 		if task == "text" {
 			c.Model = nets.Spec{Name: "gpt", Layers: layers, Dim: dim, Heads: heads}
 		}

@@ -95,7 +95,7 @@ func TestModelsLearn(t *testing.T) {
 		{"seq", map[string]int64{"hidden": 8, "layers": 1, "cell": 2, "quantiles": 5, "dropout": 50}, line},
 	} {
 		cfg := Config{Model: fitted(t, c.model, c.args, c.form), Data: toy{c.form, 64}, Seed: 1, Threads: 1,
-			Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 16}}
+			Optimizer: OptimizerSpec{Rule: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 16}}
 		tr := mustNew(t, cfg)
 		first := mustTrain(t, tr, Job{Spans: span(0, 64)})
 		tr.Advance()
@@ -222,17 +222,17 @@ func TestTaskFiles(t *testing.T) {
 func TestOptimizerSpec(t *testing.T) {
 	for _, c := range []struct {
 		o    OptimizerSpec
-		want float32
+		want float64
 	}{
 		{OptimizerSpec{}, 1e-3}, {OptimizerSpec{LR: 0.1, Batch: 64, BaseBatch: 16, Scale: "linear"}, 0.4},
 		{OptimizerSpec{LR: 0.1, Batch: 32, Accumulate: 2, BaseBatch: 16, Scale: "sqrt"}, 0.2},
 	} {
-		i, err := c.o.inner()
-		if err != nil || math.Abs(float64(i.LR-c.want)) > 1e-6 || i.Schedule.Decay != "cosine" || i.Optimizer != "adamw" {
+		i, err := c.o.complete()
+		if err != nil || math.Abs(i.LR-c.want) > 1e-6 || i.Decay != "cosine" || i.Rule != "adamw" {
 			t.Errorf("%+v: %+v, %v", c.o, i, err)
 		}
 	}
-	if _, err := (OptimizerSpec{Scale: "linear"}).inner(); err == nil {
+	if _, err := (OptimizerSpec{Scale: "linear"}).complete(); err == nil {
 		t.Error("a scale without a base is taken")
 	}
 }
@@ -243,7 +243,7 @@ func TestPartialBatch(t *testing.T) {
 	form := data.Form{Kind: "image", Dims: []int{7, 6, 2}, Classes: 2, Terms: 1}
 	run := func(batch int) []float32 {
 		tr := mustNew(t, Config{Model: fitted(t, "resnet", map[string]int64{"filters": 4}, form), Data: toy{form, 30}, Seed: 1, Threads: 1,
-			Inner: Inner{Optimizer: "sgd", LR: 1e-3, Batch: batch}})
+			Optimizer: OptimizerSpec{Rule: "sgd", LR: 1e-3, Batch: batch}})
 		return slices.Clone(mustTrain(t, tr, Job{Spans: span(0, 3)}).Buffers)
 	}
 	whole, partial := run(3), run(16)
@@ -260,12 +260,12 @@ func TestPartialBatch(t *testing.T) {
 func TestOptimizers(t *testing.T) {
 	form := data.Form{Kind: "text", Dims: []int{12}, Classes: 7, Terms: 12}
 	train := func(o OptimizerSpec, bound int64) (first, last float32, peak int64, err error) {
-		i, err := o.inner()
+		i, err := o.complete()
 		if err != nil {
 			t.Fatal(err)
 		}
-		i.Schedule = Schedule{}
-		tr, err := New(Config{Model: fitted(t, "gpt", map[string]int64{"dim": 16, "heads": 2}, form), Data: toy{form, 64}, Seed: 1, Threads: 1, Inner: i, MaxBytes: bound})
+		i.Decay = ""
+		tr, err := New(Config{Model: fitted(t, "gpt", map[string]int64{"dim": 16, "heads": 2}, form), Data: toy{form, 64}, Seed: 1, Threads: 1, Optimizer: i, MaxBytes: bound})
 		if err != nil {
 			return 0, 0, 0, err
 		}
@@ -307,9 +307,9 @@ func TestOptimizers(t *testing.T) {
 			t.Errorf("boost: loss %v and %v, %v", last, boosted, err)
 		}
 	}
-	for _, i := range []Inner{{Optimizer: "lion"}, {Optimizer: "adamw", Boost: 2}, {Optimizer: "muon", Boost: 101}, {Optimizer: "lamb"}} {
+	for _, i := range []OptimizerSpec{{Rule: "lion"}, {Rule: "adamw", Boost: 2}, {Rule: "muon", Boost: 101}, {Rule: "lamb"}} {
 		i.LR, i.Batch = 0.1, 4
-		if i.Optimizer != "lamb" { // that one lacks epsilon
+		if i.Rule != "lamb" { // that one lacks epsilon
 			i.Eps = 1e-8
 		}
 		if err := i.Validate(); err == nil {
@@ -336,7 +336,7 @@ func TestModelBits(t *testing.T) {
 	} {
 		run := func(d ops.Device, threads int) Update {
 			tr := mustNew(t, Config{Model: fitted(t, c.model, c.args, c.form), Data: toy{c.form, 30}, Seed: 1, Threads: threads, Device: d,
-				Inner: Inner{Optimizer: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 6, Clip: 1}})
+				Optimizer: OptimizerSpec{Rule: "adamw", LR: 5e-3, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 6, Clip: 1}})
 			u := mustTrain(t, tr, Job{Spans: span(0, 18)})
 			u.Buffers = slices.Clone(u.Buffers)
 			return u

@@ -29,28 +29,6 @@ type RunFile struct {
 	Output    OutputSpec    `toml:"output"`
 }
 
-// OptimizerSpec is the optimizer and its schedule.
-type OptimizerSpec struct {
-	Rule        string  `toml:"rule" comment:"adamw, sgd, lamb, or muon (hidden matrices; adamw for the rest); default adamw"`
-	LR          float64 `toml:"lr" comment:"peak learning rate"`
-	Beta1       float64 `toml:"beta1" comment:"default 0.9"`
-	Beta2       float64 `toml:"beta2" comment:"default 0.99"`
-	Momentum    float64 `toml:"momentum" comment:"of sgd, and of muon's matrices; default of muon 0.95"`
-	Boost       float64 `json:",omitempty" toml:"boost" comment:"muon: rate of hidden matrices over lr; default 1"`
-	Eps         float64 `toml:"eps" comment:"default 1e-8"`
-	WeightDecay float64 `toml:"weight_decay"`
-	Clip        float64 `toml:"clip" comment:"bound of the gradient's norm"`
-	Batch       int     `toml:"batch" comment:"samples that are computed together; default 64"`
-	Accumulate  int     `toml:"accumulate" comment:"batches of one step"`
-	Warmup      uint64  `toml:"warmup" comment:"steps"`
-	Decay       string  `toml:"decay" comment:"constant, linear or cosine; default cosine"`
-	Floor       float64 `toml:"floor" comment:"last rate over the peak rate"`
-	Scale       string  `toml:"scale" comment:"linear or sqrt: the rate is for base_batch samples a step and grows with them"`
-	BaseBatch   int     `toml:"base_batch"`
-	// Rates are layer-wise.
-	Rates map[string]float64 `toml:"rates" comment:"factors of the rate of parameters whose names start so, as {\"wte\" = 0.5}; the longest counts"`
-}
-
 // EvalSpec says what is measured.
 type EvalSpec struct {
 	Every   uint64 `toml:"every" comment:"steps; default a twentieth of the training"`
@@ -93,15 +71,13 @@ func (r RunFile) Open(base string) (*Training, error) {
 	if t.Compute, err = computeType(r.Compute); err != nil {
 		return nil, err
 	}
-	if t.Inner, err = r.Optimizer.inner(); err != nil {
+	if t.Optimizer, err = r.Optimizer.complete(); err != nil {
 		return nil, err
 	}
-	if t.Steps, err = r.length(set); err != nil {
+	if t.Steps, err = r.length(set, t.Optimizer.samples()); err != nil {
 		return nil, err
 	}
-	s := &t.Inner.Schedule
-	s.Total = t.Steps
-	s.Warmup = min(s.Warmup, t.Steps-1)
+	t.Optimizer.Total, t.Optimizer.Warmup = t.Steps, min(t.Optimizer.Warmup, t.Steps-1)
 	if r.Model.Start != "" {
 		if t.Model, t.Start, err = nets.ReadStart(data.Rebased(base, r.Model.Start), t.Model); err != nil {
 			return nil, err
@@ -139,63 +115,16 @@ func (r RunFile) digest(set data.Set) (string, error) {
 	return d.String(), nil
 }
 
-// length is the number of steps.
-func (r RunFile) length(set data.Set) (uint64, error) {
+// length is the number of steps of so many samples.
+func (r RunFile) length(set data.Set, samples int) (uint64, error) {
 	if (r.Steps > 0) == (r.Epochs > 0) {
 		return 0, fmt.Errorf("steps is %d and epochs is %v: give one of them", r.Steps, r.Epochs)
 	}
 	if r.Steps > 0 {
 		return r.Steps, nil
 	}
-	n := r.Epochs * float64(set.Len(data.Train)) / float64(r.Optimizer.batch()*max(1, r.Optimizer.Accumulate))
+	n := r.Epochs * float64(set.Len(data.Train)) / float64(samples)
 	return max(1, uint64(math.Ceil(min(n, 1<<40)))), nil
-}
-
-func (o OptimizerSpec) batch() int {
-	if o.Batch == 0 {
-		return 64
-	}
-	return o.Batch
-}
-
-func or(x, def float64) float32 {
-	if x == 0 {
-		x = def
-	}
-	return float32(x)
-}
-
-func (o OptimizerSpec) inner() (Inner, error) {
-	lr := float64(or(o.LR, 1e-3))
-	if o.Scale != "" {
-		if o.BaseBatch < 1 || o.Scale != "linear" && o.Scale != "sqrt" {
-			return Inner{}, fmt.Errorf("optimizer: scale %q with base_batch %d, want linear or sqrt and at least 1", o.Scale, o.BaseBatch)
-		}
-		f := float64(o.batch()*max(1, o.Accumulate)) / float64(o.BaseBatch)
-		if o.Scale == "sqrt" {
-			f = math.Sqrt(f)
-		}
-		lr *= f
-	}
-	i := Inner{Optimizer: o.Rule, LR: float32(lr), Beta1: or(o.Beta1, 0.9), Beta2: or(o.Beta2, 0.99), Momentum: float32(o.Momentum), Eps: or(o.Eps, 1e-8),
-		Boost: float32(o.Boost), WeightDecay: float32(o.WeightDecay), Clip: float32(o.Clip), Batch: o.batch(), Accumulate: o.Accumulate,
-		Schedule: Schedule{Decay: o.Decay, Warmup: o.Warmup, Floor: o.Floor}}
-	for k, f := range o.Rates {
-		if i.Rates == nil {
-			i.Rates = map[string]float32{}
-		}
-		i.Rates[k] = float32(f)
-	}
-	switch {
-	case i.Optimizer == "":
-		i.Optimizer = "adamw"
-	case i.Optimizer == "muon" && i.Momentum == 0: // Jordan et al. 2024
-		i.Momentum = 0.95
-	}
-	if i.Schedule.Decay == "" {
-		i.Schedule.Decay = "cosine"
-	}
-	return i, nil
 }
 
 // measures fills in when and where is measured.

@@ -149,7 +149,7 @@ func (r *soloRun) begin() error {
 // slice makes the steps up to the next point of the curve.
 func (r *soloRun) slice(ctx context.Context) error {
 	end := min((r.t.steps/r.LogEvery+1)*r.LogEvery, r.Steps)
-	n := (end - r.t.steps) * uint64(r.Inner.Batch*max(1, r.Inner.Accumulate))
+	n := (end - r.t.steps) * uint64(r.Optimizer.samples())
 	u, err := r.t.Train(ctx, Job{Spans: []wire.Span{{Lo: r.c.position, Hi: r.c.position + n}}})
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (r *soloRun) slice(ctx context.Context) error {
 		return errors.Join(context.Cause(ctx), r.save())
 	}
 	p := Point{Step: end, Position: r.c.position, Epoch: float64(r.c.position) / float64(r.Data.Len(data.Train)), Loss: float64(u.Loss),
-		Rate: float64(r.Inner.rate(end, 1)), CPU: r.c.cpu, Seconds: r.Now().Sub(r.began).Seconds()}
+		Rate: float64(r.Optimizer.rate(end, 1)), CPU: r.c.cpu, Seconds: r.Now().Sub(r.began).Seconds()}
 	if r.EvalEvery > 0 && (end%r.EvalEvery == 0 || end == r.Steps) {
 		if err := r.evaluate(ctx, &p); err != nil {
 			return err

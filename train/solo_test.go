@@ -19,7 +19,7 @@ import (
 // soloOf is a short training of the small gpt.
 func soloOf(dir string) Solo {
 	c := small()
-	c.Inner.Schedule = Schedule{Decay: "cosine", Warmup: 3, Total: 24, Floor: 0.1}
+	c.Optimizer.Decay, c.Optimizer.Warmup, c.Optimizer.Total, c.Optimizer.Floor = "cosine", 3, 24, 0.1
 	return Solo{Config: c, Steps: 24, LogEvery: 2, EvalEvery: 8, SaveEvery: 4, EvalSplit: data.Test, EvalMost: 8, Dir: dir, Run: "r"}
 }
 
@@ -105,7 +105,7 @@ func TestSoloKeepsTheBest(t *testing.T) {
 			losses[p.Step] = p.Valid.Loss
 		}
 	}
-	s.Inner.LR = 0.5 // gets worse soon
+	s.Optimizer.LR = 0.5 // gets worse soon
 	r := mustSolo(t, s)
 	least := math.Inf(1)
 	for _, l := range losses {
@@ -129,10 +129,10 @@ func TestSoloIsChecked(t *testing.T) {
 		"best unjudged": func(s *Solo) { s.KeepBest, s.EvalEvery = true, 0 },
 		"start":         func(s *Solo) { s.Start = []weights.Tensor{{Name: "nothing", Shape: []int{1}, Data: []float32{1}}} },
 		"start shape":   func(s *Solo) { s.Start = []weights.Tensor{{Name: "lnf.bias", Shape: []int{1}, Data: []float32{1}}} },
-		"schedule":      func(s *Solo) { s.Inner.Schedule.Warmup = 99 },
-		"decay":         func(s *Solo) { s.Inner.Schedule.Decay = "steep" },
-		"floor":         func(s *Solo) { s.Inner.Schedule.Floor = 2 },
-		"accumulate":    func(s *Solo) { s.Inner.Accumulate = -1 },
+		"schedule":      func(s *Solo) { s.Optimizer.Warmup = 99 },
+		"decay":         func(s *Solo) { s.Optimizer.Decay = "steep" },
+		"floor":         func(s *Solo) { s.Optimizer.Floor = 2 },
+		"accumulate":    func(s *Solo) { s.Optimizer.Accumulate = -1 },
 		"memory":        func(s *Solo) { s.MaxBytes = 1 << 10 },
 	} {
 		s := soloOf(t.TempDir())
@@ -146,7 +146,7 @@ func TestSoloIsChecked(t *testing.T) {
 // TestDivergenceIsSaid trains at a rate that explodes.
 func TestDivergenceIsSaid(t *testing.T) {
 	s := soloOf("")
-	s.Inner = Inner{Optimizer: "sgd", LR: 10, Momentum: 0.99, Batch: 4}
+	s.Optimizer = OptimizerSpec{Rule: "sgd", LR: 10, Momentum: 0.99, Batch: 4}
 	s.Steps, s.EvalEvery, s.SaveEvery = 500, 0, 0
 	if _, err := RunSolo(context.Background(), s); err == nil || !strings.Contains(err.Error(), "not finite") {
 		t.Errorf("%v", err)
@@ -156,9 +156,9 @@ func TestDivergenceIsSaid(t *testing.T) {
 // TestAccumulation compares two batches of four with one of eight.
 func TestAccumulation(t *testing.T) {
 	a := small()
-	a.Inner.Accumulate = 2
+	a.Optimizer.Accumulate = 2
 	b := small()
-	b.Inner.Batch = 8
+	b.Optimizer.Batch = 8
 	x, y := mustTrain(t, mustNew(t, a), Job{Spans: span(0, 16)}), mustTrain(t, mustNew(t, b), Job{Spans: span(0, 16)})
 	if x.Steps != 2 || y.Steps != 2 || x.Used != 16 || math.Abs(float64(x.Loss-y.Loss)) > 1e-5 {
 		t.Fatalf("%d and %d steps, losses %v and %v", x.Steps, y.Steps, x.Loss, y.Loss)
@@ -172,19 +172,19 @@ func TestAccumulation(t *testing.T) {
 
 func TestSchedule(t *testing.T) {
 	for _, c := range []struct {
-		s    Schedule
+		s    OptimizerSpec
 		step uint64
 		want float32
 	}{
-		{Schedule{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 5, 0.5},
-		{Schedule{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 10, 1},
-		{Schedule{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 60, 0.55},
-		{Schedule{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 110, 0.1},
-		{Schedule{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 999, 0.1},
-		{Schedule{Decay: "cosine", Total: 100}, 50, 0.5},
-		{Schedule{Decay: "cosine", Total: 100, Floor: 0.2}, 100, 0.2},
-		{Schedule{Decay: "constant", Warmup: 4}, 2, 0.5},
-		{Schedule{Decay: "constant", Warmup: 4}, 400, 1},
+		{OptimizerSpec{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 5, 0.5},
+		{OptimizerSpec{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 10, 1},
+		{OptimizerSpec{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 60, 0.55},
+		{OptimizerSpec{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 110, 0.1},
+		{OptimizerSpec{Decay: "linear", Warmup: 10, Total: 110, Floor: 0.1}, 999, 0.1},
+		{OptimizerSpec{Decay: "cosine", Total: 100}, 50, 0.5},
+		{OptimizerSpec{Decay: "cosine", Total: 100, Floor: 0.2}, 100, 0.2},
+		{OptimizerSpec{Decay: "constant", Warmup: 4}, 2, 0.5},
+		{OptimizerSpec{Decay: "constant", Warmup: 4}, 400, 1},
 	} {
 		if got := c.s.factor(c.step); math.Abs(float64(got-c.want)) > 1e-6 {
 			t.Errorf("%+v at %d: %v, want %v", c.s, c.step, got, c.want)
@@ -243,9 +243,9 @@ func TestCurveIsCut(t *testing.T) {
 // TestRates freezes one layer and slows another: SGD's first step is proportional.
 func TestRates(t *testing.T) {
 	c := small()
-	c.Inner = Inner{Optimizer: "sgd", LR: 1, Batch: 4}
+	c.Optimizer = OptimizerSpec{Rule: "sgd", LR: 1, Batch: 4}
 	want := mustTrain(t, mustNew(t, c), Job{Spans: span(0, 4)})
-	c.Inner.Rates = map[string]float32{"h0": 0.5, "h01.": 0}
+	c.Optimizer.Rates = map[string]float64{"h0": 0.5, "h01.": 0}
 	tr := mustNew(t, c)
 	got := mustTrain(t, tr, Job{Spans: span(0, 4)})
 	for _, p := range tr.work.plan.Params {
@@ -262,8 +262,8 @@ func TestRates(t *testing.T) {
 			}
 		}
 	}
-	for what, rates := range map[string]map[string]float32{"no such layer": {"h9": 1}, "negative": {"h0": -1}} {
-		c.Inner.Rates = rates
+	for what, rates := range map[string]map[string]float64{"no such layer": {"h9": 1}, "negative": {"h0": -1}} {
+		c.Optimizer.Rates = rates
 		if _, err := New(c); err == nil {
 			t.Errorf("%s: accepted", what)
 		}

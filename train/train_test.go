@@ -17,7 +17,7 @@ func small() Config {
 	c := Default("text")
 	c.Model = nets.Spec{Name: "gpt", Layers: 2, Dim: 16, Heads: 2, Context: 8}
 	c.Data = noise{"text", 8, 50}
-	c.Inner.Batch = 4
+	c.Optimizer.Batch = 4
 	c.Seed = 7
 	return c
 }
@@ -167,7 +167,7 @@ func TestStopsBetweenSteps(t *testing.T) {
 // gradient.
 func TestGradientIsTheMean(t *testing.T) {
 	c := small()
-	c.Inner = Inner{Optimizer: "sgd", LR: 1, Batch: 4}
+	c.Optimizer = OptimizerSpec{Rule: "sgd", LR: 1, Batch: 4}
 	tr := mustNew(t, c)
 	got := make([]float32, len(tr.base))
 	loss, err := tr.Gradient(context.Background(), span(0, 4), got)
@@ -252,7 +252,7 @@ func TestSchemaAndInit(t *testing.T) {
 		c := small()
 		if name == "convnet" {
 			c = convConfig()
-			c.Inner.Batch, c.Seed = 2, 7
+			c.Optimizer.Batch, c.Seed = 2, 7
 		}
 		tr := mustNew(t, c)
 		s := tr.Schema()
@@ -309,13 +309,13 @@ func TestConfigIsChecked(t *testing.T) {
 		"images":            func(c *Config) { c.Data = noise{"image", 1, 9} },
 		"another context":   func(c *Config) { c.Data = noise{"text", 9, 9} },
 		"no samples":        func(c *Config) { c.Data = noise{"text", 8, 0} },
-		"rate":              func(c *Config) { c.Inner.LR = 0 },
-		"rate not a number": func(c *Config) { c.Inner.LR = float32(math.NaN()) },
-		"decay":             func(c *Config) { c.Inner.Beta2 = 1 },
-		"optimizer":         func(c *Config) { c.Inner.Optimizer = "lion" },
-		"epsilon":           func(c *Config) { c.Inner.Eps = 0 },
-		"clip":              func(c *Config) { c.Inner.Clip = -1 },
-		"batch":             func(c *Config) { c.Inner.Batch = 0 },
+		"rate":              func(c *Config) { c.Optimizer.LR = 0 },
+		"rate not a number": func(c *Config) { c.Optimizer.LR = math.NaN() },
+		"decay":             func(c *Config) { c.Optimizer.Beta2 = 1 },
+		"optimizer":         func(c *Config) { c.Optimizer.Rule = "lion" },
+		"epsilon":           func(c *Config) { c.Optimizer.Eps = 0 },
+		"clip":              func(c *Config) { c.Optimizer.Clip = -1 },
+		"batch":             func(c *Config) { c.Optimizer.Batch = 0 },
 		"threads":           func(c *Config) { c.Threads = 1000 },
 		"memory":            func(c *Config) { c.MaxBytes = 1000 },
 	} {

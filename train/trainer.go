@@ -19,7 +19,7 @@ import (
 type Job struct {
 	Round    uint64
 	Spans    []wire.Span // half-open intervals of positions, in order
-	Batch    int         // samples of a step; 0 is Inner.Batch
+	Batch    int         // samples of a step; 0 is Optimizer.Batch
 	MaxSteps int         // 0: until the spans are used up
 	LRScale  float32     // multiplies the learning rate; 0 is 1
 }
@@ -77,10 +77,10 @@ func New(cfg Config) (*Trainer, error) {
 	if cfg.Threads > 0 {
 		ops.SetThreads(cfg.Threads)
 	}
-	if t.work, err = t.open(cfg.Inner.Batch, false); err != nil {
+	if t.work, err = t.open(cfg.Optimizer.Batch, false); err != nil {
 		return nil, fmt.Errorf("new trainer: %w", err)
 	}
-	if t.factors, err = cfg.Inner.factors(t.work.plan.Params); err != nil {
+	if t.factors, err = cfg.Optimizer.factors(t.work.plan.Params); err != nil {
 		return nil, fmt.Errorf("new trainer: %w", err)
 	}
 	t.base, t.buffers = t.Init()
@@ -102,10 +102,10 @@ func (t *Trainer) open(batch int, inference bool) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	if extra := p.OptimizerBytes(t.cfg.Inner.optimizer()); !inference && extra > 0 && o.MaxBytes > 0 {
+	if extra := p.OptimizerBytes(t.cfg.Optimizer.rule()); !inference && extra > 0 && o.MaxBytes > 0 {
 		o.MaxBytes = max(1, o.MaxBytes-extra)
 		if p, err = ops.Compile(g, loss, o); err != nil {
-			return nil, fmt.Errorf("with %d bytes for %s: %w", extra, t.cfg.Inner.Optimizer, err)
+			return nil, fmt.Errorf("with %d bytes for %s: %w", extra, t.cfg.Optimizer.Rule, err)
 		}
 	}
 	s, err := t.dev.Open(p)
@@ -171,7 +171,7 @@ func (b *bench) step(ctx context.Context, d data.Set, split string) (float64, er
 
 // Peak returns the bytes that a training step takes, known before the first.
 func (t *Trainer) Peak() int64 {
-	return t.work.plan.Peak + t.work.plan.OptimizerBytes(t.cfg.Inner.optimizer())
+	return t.work.plan.Peak + t.work.plan.OptimizerBytes(t.cfg.Optimizer.rule())
 }
 
 // Schema returns the tensors of the state in name order.
@@ -293,7 +293,7 @@ func (t *Trainer) Train(ctx context.Context, job Job) (Update, error) {
 // returns how many they were, 0 at the end of the spans, and their summed loss.
 func (t *Trainer) step(ctx context.Context, c *cursor, scale float32) (used int, total float64, err error) {
 	t.work.sess.ZeroGrads()
-	for range max(1, t.cfg.Inner.Accumulate) {
+	for range max(1, t.cfg.Optimizer.Accumulate) {
 		n := t.deal(t.work, c)
 		if n == 0 {
 			break
@@ -312,7 +312,7 @@ func (t *Trainer) step(ctx context.Context, c *cursor, scale float32) (used int,
 	}
 	terms := t.cfg.Data.Form().Terms
 	t.steps++
-	return used, total, t.work.sess.Update(t.cfg.Inner.optimizer(), ops.UpdateArgs{LR: t.cfg.Inner.rate(t.steps, scale), Scale: 1 / float64(used*terms), Step: t.steps, Factors: t.factors})
+	return used, total, t.work.sess.Update(t.cfg.Optimizer.rule(), ops.UpdateArgs{LR: t.cfg.Optimizer.rate(t.steps, scale), Scale: 1 / float64(used*terms), Step: t.steps, Factors: t.factors})
 }
 
 // prepare puts the base into the session, for the job's batch size.
@@ -322,7 +322,7 @@ func (t *Trainer) prepare(job Job) error {
 	}
 	batch := job.Batch
 	if batch == 0 {
-		batch = t.cfg.Inner.Batch
+		batch = t.cfg.Optimizer.Batch
 	}
 	if batch != t.work.batch {
 		b, err := t.open(batch, false)
@@ -343,7 +343,7 @@ func (t *Trainer) prepare(job Job) error {
 }
 
 // Gradient writes the mean gradient over the samples of spans, at the loaded
-// parameters, to dst, and returns the mean loss. Micro-batches of Inner.Batch are
+// parameters, to dst, and returns the mean loss. Micro-batches of Optimizer.Batch are
 // added in order and divided once.
 func (t *Trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {
 	c, err := newCursor(spans)

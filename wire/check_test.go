@@ -157,7 +157,7 @@ func TestEvidenceChecks(t *testing.T) {
 	refuse(t, "evidence", sampleEvidence(), map[string]func(*Evidence){
 		"version 2":          func(e *Evidence) { e.V = 2 },
 		"kind 0":             func(e *Evidence) { e.Kind = 0 },
-		"kind 3":             func(e *Evidence) { e.Kind = 3 },
+		"kind 4":             func(e *Evidence) { e.Kind = 4 },
 		"one thing twice":    func(e *Evidence) { e.A = e.B },
 		"sides out of order": func(e *Evidence) { e.A, e.B = e.B, e.A },
 	})

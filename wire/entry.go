@@ -16,7 +16,7 @@ const (
 	EntryVersion      EntryKind = 4 // a version was computed; Ref is the version, Parent the merged update
 	EntrySnapshot     EntryKind = 5 // a snapshot was striped; Ref is the placement
 	EntryEvidence     EntryKind = 6 // a proof of double signing is kept; Ref is its block
-	EntryWitness      EntryKind = 7 // another peer's head was cosigned
+	EntryWitness      EntryKind = 7 // other peers' heads were cosigned; Extra is a SeenList
 	EntryEnd          EntryKind = 8 // the run ended here; Ref is the final version
 )
 

@@ -30,10 +30,13 @@ const (
 	KindGroupCut  Kind = 15 // GroupCut
 	KindGroupVote Kind = 16 // GroupVote
 	KindGroup     Kind = 17 // GroupResult
+
+	KindCosign   Kind = 18 // Cosigned: the sender saw the receiver's log
+	KindEvidence Kind = 19 // Evidence of double signing by anybody
 )
 
 func (k Kind) String() string {
-	names := []string{"", "genesis", "ready", "header", "have", "proposal", "vote", "attest", "head", "leave", "slice", "snapshot", "stop", "sums", "group-have", "group-cut", "group-vote", "group-result"}
+	names := []string{"", "genesis", "ready", "header", "have", "proposal", "vote", "attest", "head", "leave", "slice", "snapshot", "stop", "sums", "group-have", "group-cut", "group-vote", "group-result", "cosign", "evidence"}
 	if k == 0 || uint64(k) >= uint64(len(names)) {
 		return fmt.Sprintf("kind-%d", uint64(k))
 	}

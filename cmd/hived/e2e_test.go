@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/ledger/proof"
 )
 
 // process makes a command of the real environment, in which data are found.
@@ -132,7 +133,7 @@ func TestE2ETwoHosts(t *testing.T) {
 	}
 	export := filepath.Join(t.TempDir(), "digits")
 	on(shed, "run", "export", "digits", export)
-	var v daemon.VerifyResult
+	var v proof.Result
 	if err := json.Unmarshal(must(ctx, t, "model", "verify", export, "--json"), &v); err != nil || v.Replayed != 3 || v.Accuracy == nil {
 		t.Errorf("%+v, %v", v, err)
 	}

@@ -203,7 +203,7 @@ func (a *app) trainOutput(c *cobra.Command, t *train.Training) (done func()) {
 			p.Wait()
 		}
 	}
-	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model.Name, t.Data.Len(data.Train), t.Steps, t.Inner.Batch*max(1, t.Inner.Accumulate)))
+	line(fmt.Sprintf("%s on %d training samples, %d steps of %d", t.Model.Name, t.Data.Len(data.Train), t.Steps, t.Optimizer.Batch*max(1, t.Optimizer.Accumulate)))
 	if n, ok := t.Data.(data.Noter); ok {
 		for _, s := range n.Notes() {
 			line(s)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/daemon/exit"
+	"github.com/apiary-net/hived/ledger/proof"
 )
 
 func (a *app) modelCmd() *cobra.Command {
@@ -20,7 +21,7 @@ func (a *app) modelCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := daemon.VerifyModel(c.Context(), os.DirFS(dir), os.Getenv("HIVED_DATA"))
+			v, err := proof.Model(c.Context(), os.DirFS(dir), os.Getenv("HIVED_DATA"))
 			if v == nil {
 				return err
 			}
@@ -45,7 +46,7 @@ func (a *app) exportModel(c *cobra.Command, from, to string) error {
 		return exit.Fail(exit.Resource, err, "write %s", to)
 	}
 	defer f.Cleanup() // does nothing after the rename
-	id, err := daemon.ExportModel(c.Context(), os.DirFS(dir), f)
+	id, err := proof.ExportModel(c.Context(), os.DirFS(dir), f)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (a *app) exportModel(c *cobra.Command, from, to string) error {
 	return nil
 }
 
-func (a *app) printVerified(c *cobra.Command, v *daemon.VerifyResult) error {
+func (a *app) printVerified(c *cobra.Command, v *proof.Result) error {
 	if a.json {
 		return printJSON(c, v)
 	}
@@ -117,7 +118,7 @@ func (a *app) ledgerCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				v, err := daemon.VerifyLedger(os.DirFS(dir))
+				v, err := proof.Ledger(os.DirFS(dir))
 				if err != nil {
 					return err
 				}

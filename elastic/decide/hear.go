@@ -53,6 +53,10 @@ func CheckForm(run wire.RunID, e *wire.Envelope) Verdict {
 		_, err = wire.Read[wire.GroupResult](*e)
 	case wire.KindHead:
 		_, err = wire.Read[wire.Head](*e)
+	case wire.KindCosign:
+		_, err = wire.Read[wire.Cosigned](*e)
+	case wire.KindEvidence:
+		_, err = wire.Read[wire.Evidence](*e)
 	default:
 		return Reject
 	}

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/netsim"
 	"github.com/apiary-net/hived/wire"
 )
@@ -107,12 +107,12 @@ func (p *player) verify(ctx context.Context, r *netsim.Result, dirs []string, up
 	for i, dir := range dirs {
 		name := filepath.Base(dir)
 		tree := os.DirFS(dir)
-		var v *daemon.VerifyResult
+		var v *proof.Result
 		var err error
 		if i == 0 {
-			v, err = daemon.VerifyModel(ctx, tree, p.cfg.Data)
+			v, err = proof.Model(ctx, tree, p.cfg.Data)
 		} else {
-			v, err = daemon.VerifyLedger(tree)
+			v, err = proof.Ledger(tree)
 		}
 		if err != nil {
 			p.fail(netsim.CheckRecords, "%s does not verify: %v", name, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/daemon/exit"
+	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -58,11 +59,11 @@ type DemoResult struct {
 		Socket  uint64 `json:"socket"`
 		Control uint64 `json:"control_per_peer_round"`
 	} `json:"bytes"`
-	TrainShare float64            `json:"train_share"`
-	DecideMs   float64            `json:"decide_ms_p50"`
-	Seconds    float64            `json:"seconds"`
-	Ledger     daemon.LedgerTotal `json:"ledger"`
-	Kept       *string            `json:"kept"`
+	TrainShare float64     `json:"train_share"`
+	DecideMs   float64     `json:"decide_ms_p50"`
+	Seconds    float64     `json:"seconds"`
+	Ledger     proof.Total `json:"ledger"`
+	Kept       *string     `json:"kept"`
 }
 
 // Validate refuses what cannot work, with the reason.
@@ -402,7 +403,7 @@ func (d *demo) verify(ctx context.Context) error {
 	if err != nil {
 		return exit.Fail(exit.Integrity, err, "the export did not verify: %s", out)
 	}
-	var v daemon.VerifyResult
+	var v proof.Result
 	if err := json.Unmarshal(out, &v); err != nil {
 		return fmt.Errorf("read the verifier's answer: %w", err)
 	}

@@ -18,8 +18,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/daemon/exit"
+	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -195,7 +195,7 @@ func TestBitFlipsAreFound(t *testing.T) {
 			}
 			resum(t, changed, run)
 		}
-		_, err := daemon.VerifyModel(t.Context(), changed, "")
+		_, err := proof.Model(t.Context(), changed, "")
 		if exit.CodeOf(err) != exit.Integrity {
 			t.Fatalf("bit %d of %s: not found (%v)", bit, name, err)
 		}

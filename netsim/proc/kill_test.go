@@ -16,6 +16,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/gossip"
+	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -76,7 +77,7 @@ func verifies(t *testing.T, p *Peer, run string) {
 	if err := p.Client.Post(t.Context(), "/api/v1/runs/"+run+"/export", map[string]string{"dir": dir}, nil); err != nil {
 		t.Fatal(err)
 	}
-	v, err := daemon.VerifyLedger(os.DirFS(dir))
+	v, err := proof.Ledger(os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

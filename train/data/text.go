@@ -1,18 +1,15 @@
 package data
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/apiary-net/hived/train/weights"
 	"github.com/apiary-net/hived/wire"
@@ -54,7 +51,7 @@ type textFile struct {
 	key  uint64
 }
 
-// openText reads the regular files under dir; empty is $(go env GOROOT)/src and
+// openText reads the regular files under dir; empty is the sources of the go command and
 // its .go files. One file in twenty is held out whole for valid and one for test,
 // by a hash of its path and content. Sample i of a split is the i-th window.
 type text struct {
@@ -68,11 +65,9 @@ func openText(dir string, c textConfig) (Set, error) {
 		return nil, err
 	}
 	if dir == "" {
-		root, err := goRoot()
-		if err != nil {
-			return nil, err
+		if dir = goSources(); dir == "" {
+			return nil, fmt.Errorf("open text: no folder given, and there are no sources of the go command ($GOROOT, the go in $PATH, /usr/local/go); name a folder of text: %w", weights.ErrFile)
 		}
-		dir = filepath.Join(root, "src")
 		if c.Ext == "" {
 			c.Ext = ".go"
 		}
@@ -156,16 +151,6 @@ func listText(dir string, c textConfig) ([]textFile, error) {
 	}
 	sort.Slice(chosen, func(i, j int) bool { return chosen[i].path < chosen[j].path })
 	return chosen, nil
-}
-
-func goRoot() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-	if err != nil || strings.TrimSpace(string(out)) == "" {
-		return "", fmt.Errorf("open text: no folder given and `go env GOROOT` does not answer; name a folder of text: %w", weights.ErrFile)
-	}
-	return strings.TrimSpace(string(out)), nil
 }
 
 func (t *text) Name() string { return "text" }

@@ -1,4 +1,4 @@
-package daemon
+package proof
 
 import (
 	"bufio"
@@ -13,11 +13,13 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
+// Files of an export that say what the others are, and who says so.
 const (
-	sumsFile = "SHA256SUMS"
-	sigFile  = "SHA256SUMS.sig"
-	maxFile  = 64 << 20
+	SumsFile = "SHA256SUMS"
+	SigFile  = "SHA256SUMS.sig"
 )
+
+const maxFile = 64 << 20
 
 // sums is the content of SHA256SUMS: the digest of every other file by name.
 type sums map[string]wire.Digest
@@ -38,12 +40,12 @@ func parseSums(b []byte) (sums, error) {
 		hex, name, ok := strings.Cut(sc.Text(), "  ")
 		d, err := wire.ParseDigest(hex)
 		if !ok || err != nil || !fs.ValidPath(name) {
-			return nil, fmt.Errorf("%s: line %q", sumsFile, sc.Text())
+			return nil, fmt.Errorf("%s: line %q", SumsFile, sc.Text())
 		}
 		s[name] = d
 	}
 	if sc.Err() != nil || !bytes.Equal(s.bytes(), b) {
-		return nil, fmt.Errorf("%s is not in its one form", sumsFile)
+		return nil, fmt.Errorf("%s is not in its one form", SumsFile)
 	}
 	return s, nil
 }
@@ -57,20 +59,20 @@ func sealSums(k wire.Key, run wire.RunID, b []byte) []byte {
 // openSums checks signature and sums, that every file is listed and has its
 // digest, and that no other file is there. It returns the exporting peer.
 func openSums(dir fs.FS, run wire.RunID) (wire.PeerID, error) {
-	b, err := readFile(dir, sumsFile)
+	b, err := readFile(dir, SumsFile)
 	if err != nil {
 		return wire.PeerID{}, err
 	}
-	sig, err := readFile(dir, sigFile)
+	sig, err := readFile(dir, SigFile)
 	if err != nil {
 		return wire.PeerID{}, err
 	}
 	env, err := wire.Open(sig)
 	if err != nil || env.Kind != wire.KindSums || env.Run != run {
-		return wire.PeerID{}, fmt.Errorf("%s: not a signature of this export: %w", sigFile, errors.Join(err))
+		return wire.PeerID{}, fmt.Errorf("%s: not a signature of this export: %w", SigFile, errors.Join(err))
 	}
 	if d := wire.Sum(b); !bytes.Equal(env.Body, d[:]) {
-		return wire.PeerID{}, fmt.Errorf("%s: not what %s signed", sumsFile, env.Sender)
+		return wire.PeerID{}, fmt.Errorf("%s: not what %s signed", SumsFile, env.Sender)
 	}
 	s, err := parseSums(b)
 	if err != nil {
@@ -78,19 +80,19 @@ func openSums(dir fs.FS, run wire.RunID) (wire.PeerID, error) {
 	}
 	seen := 0
 	err = fs.WalkDir(dir, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || name == sumsFile || name == sigFile {
+		if err != nil || e.IsDir() || name == SumsFile || name == SigFile {
 			return err
 		}
 		want, ok := s[name]
 		if !ok {
-			return fmt.Errorf("%s: not listed in %s", name, sumsFile)
+			return fmt.Errorf("%s: not listed in %s", name, SumsFile)
 		}
 		b, err := readFile(dir, name)
 		if err != nil {
 			return err
 		}
 		if wire.Sum(b) != want {
-			return fmt.Errorf("%s: digest is not the one in %s", name, sumsFile)
+			return fmt.Errorf("%s: digest is not the one in %s", name, SumsFile)
 		}
 		seen++
 		return nil
@@ -98,7 +100,7 @@ func openSums(dir fs.FS, run wire.RunID) (wire.PeerID, error) {
 	if err == nil && seen != len(s) {
 		for name := range s {
 			if _, err := fs.Stat(dir, name); err != nil {
-				return wire.PeerID{}, fmt.Errorf("%s: listed in %s but missing", name, sumsFile)
+				return wire.PeerID{}, fmt.Errorf("%s: listed in %s but missing", name, SumsFile)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package daemon
+package proof
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// LedgerTotal counts what a verification found good.
-type LedgerTotal struct {
+// Total counts what a verification found good.
+type Total struct {
 	Entries      uint64   `json:"entries"`
 	Verified     bool     `json:"verified"`
 	Certificates uint64   `json:"certificates"`
@@ -29,22 +29,22 @@ type LedgerTotal struct {
 	MissingLogs  []string `json:"missing_logs,omitempty"` // members whose log is not in the export
 }
 
-// VerifyResult is what `hived model verify` finds.
-type VerifyResult struct {
-	Schema    string      `json:"schema"` // hived.verify/v1
-	Run       string      `json:"run"`
-	Name      string      `json:"name"`
-	Exporter  string      `json:"exporter"`
-	Rounds    uint64      `json:"rounds"`
-	Version   string      `json:"version"`  // CID of the last version
-	Replayed  uint64      `json:"replayed"` // versions recomputed from contributions or merged updates
-	From      string      `json:"from"`     // contributions or merges
-	Certified uint64      `json:"certified"`
-	Accuracy  *float64    `json:"accuracy,omitempty"`
-	Loss      float64     `json:"loss"`
-	StartLoss float64     `json:"start_loss"`
-	Samples   int         `json:"samples"`
-	Ledger    LedgerTotal `json:"ledger"`
+// Result is what `hived model verify` finds.
+type Result struct {
+	Schema    string   `json:"schema"` // hived.verify/v1
+	Run       string   `json:"run"`
+	Name      string   `json:"name"`
+	Exporter  string   `json:"exporter"`
+	Rounds    uint64   `json:"rounds"`
+	Version   string   `json:"version"`  // CID of the last version
+	Replayed  uint64   `json:"replayed"` // versions recomputed from contributions or merged updates
+	From      string   `json:"from"`     // contributions or merges
+	Certified uint64   `json:"certified"`
+	Accuracy  *float64 `json:"accuracy,omitempty"`
+	Loss      float64  `json:"loss"`
+	StartLoss float64  `json:"start_loss"`
+	Samples   int      `json:"samples"`
+	Ledger    Total    `json:"ledger"`
 }
 
 // exported is an export that is being verified. Nothing in it is believed before
@@ -56,14 +56,14 @@ type exported struct {
 	g        wire.Genesis
 	recs     []*wire.Record
 	attested []wire.Certified // by round: what two thirds of the weight computed; zero if nobody did
-	total    LedgerTotal
+	total    Total
 }
 
 func badExport(err error) error { return exit.Fail(exit.Integrity, err, "verification failed") }
 
-// VerifyLedger checks an export: sums, genesis, every record and certificate in
+// Ledger checks an export: sums, genesis, every record and certificate in
 // order, attestations, and every log with the headers that it must hold.
-func VerifyLedger(dir fs.FS) (*VerifyResult, error) {
+func Ledger(dir fs.FS) (*Result, error) {
 	e, err := openExport(dir)
 	if err != nil {
 		return nil, badExport(err)
@@ -71,8 +71,8 @@ func VerifyLedger(dir fs.FS) (*VerifyResult, error) {
 	return e.result(), nil
 }
 
-func (e *exported) result() *VerifyResult {
-	v := &VerifyResult{Schema: "hived.verify/v1", Run: e.run.String(), Name: e.g.Name, Exporter: e.exporter.String(),
+func (e *exported) result() *Result {
+	v := &Result{Schema: "hived.verify/v1", Run: e.run.String(), Name: e.g.Name, Exporter: e.exporter.String(),
 		Rounds: uint64(len(e.recs) - 1), From: "none", Ledger: e.total}
 	for _, a := range e.attested {
 		if !a.Version.IsZero() {
@@ -313,10 +313,10 @@ func (e *exported) computed(entries []wire.EntryBody, round uint64) bool {
 	return false
 }
 
-// VerifyModel checks an export like VerifyLedger, recomputes every version from
+// Model checks an export like VerifyLedger, recomputes every version from
 // the start weights, compares each with what was attested, and evaluates the last
 // one on the test split where the data is at hand. dataDir is searched for it.
-func VerifyModel(ctx context.Context, dir fs.FS, dataDir string) (*VerifyResult, error) {
+func Model(ctx context.Context, dir fs.FS, dataDir string) (*Result, error) {
 	e, err := openExport(dir)
 	if err != nil {
 		return nil, badExport(err)
@@ -339,7 +339,7 @@ func (e *exported) start() (wire.Schema, []float32, []float32, error) {
 }
 
 // replay recomputes all versions.
-func (e *exported) replay(ctx context.Context, v *VerifyResult) (last, start *version.State, err error) {
+func (e *exported) replay(ctx context.Context, v *Result) (last, start *version.State, err error) {
 	schema, params, buffers, err := e.start()
 	if err != nil {
 		return nil, nil, err
@@ -390,7 +390,7 @@ func (e *exported) block(_ context.Context, ids []wire.CID, got func(wire.CID, [
 }
 
 // evaluate measures the first and the last version on the test split.
-func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *version.State, dataDir string) error {
+func (e *exported) evaluate(ctx context.Context, v *Result, start, last *version.State, dataDir string) error {
 	data, err := train.OpenDataOf(e.g.Data[0], dataDir)
 	if err != nil {
 		return exit.Fail(exit.Degraded, err, "verified and replayed, but not evaluated: the data is not here")
@@ -428,7 +428,7 @@ func (e *exported) evaluate(ctx context.Context, v *VerifyResult, start, last *v
 const evalSamples = 10_000
 
 // Summary says in words what was found.
-func (v *VerifyResult) Summary() string {
+func (v *Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s %s: %d records, %d certificates, %d log entries of %d peers: every signature good\n",
 		v.Name, v.Run[:8], v.Rounds, v.Ledger.Certificates, v.Ledger.Entries, len(v.Ledger.Logs))
