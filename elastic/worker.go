@@ -83,6 +83,9 @@ func (w *worker) keep(s *version.State) error {
 	if err := w.r.model.Blocks(s, func(b []byte) (wire.CID, error) { return w.r.cfg.States.Put(epoch, b) }); err != nil {
 		return err
 	}
+	if err := w.r.cfg.States.Sync(); err != nil { // blocks before the pointer to them
+		return err
+	}
 	ptr := append(binary.BigEndian.AppendUint64(nil, s.Round), s.ID.Bytes()...)
 	if err := w.r.cfg.KV.Apply([][2][]byte{{stateKey, ptr}}, nil, true); err != nil {
 		return err
@@ -206,6 +209,9 @@ func (w *worker) encode(c decide.Train, h *wire.Header, delta []float32) error {
 			return fmt.Errorf("keep own body: %w", err)
 		}
 	}
+	if err := w.r.cfg.Bodies.Sync(); err != nil { // before the header that names it is signed
+		return fmt.Errorf("keep own body: %w", err)
+	}
 	p.spans = h.Spans
 	w.pending = p
 	w.sent.Store(con.Bytes)
@@ -309,6 +315,9 @@ func (w *worker) adopt(ctx context.Context, s *version.State, merged wire.CID) e
 	}
 	if rec.Last {
 		entries = append(entries, wire.EntryBody{Kind: wire.EntryEnd, Ref: s.ID, Round: s.Round})
+	}
+	if err := w.r.cfg.Bodies.Sync(); err != nil { // what the entries name is durable first
+		return fmt.Errorf("keep bodies of round %d: %w", s.Round, err)
 	}
 	if _, err := w.r.cfg.Log.Append(ctx, entries); err != nil {
 		return fmt.Errorf("log version %d: %w", s.Round, err)
