@@ -71,6 +71,12 @@ func (v *verifier) ReadHashes(ix []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
+// rootAt returns the root that the log had at a size up to the one that was read.
+func (v *verifier) rootAt(size uint64) (wire.Digest, error) {
+	h, err := tlog.TreeHash(int64(size), v)
+	return wire.Digest(h), err
+}
+
 func (v *verifier) bundle(t tlog.Tile) error {
 	name := tilePath(t)
 	b, err := readBounded(v.dir, name, t.W*(2+wire.MaxEntry))
