@@ -130,7 +130,9 @@ func (w *Witness) Run(ctx context.Context) {
 			}
 		case <-tick.C:
 			for p, h := range w.All() {
-				w.cosign(ctx, p, h)
+				if was, err := w.witnessed(p); err == nil && was.Size < h.Size {
+					w.cosign(ctx, p, h)
+				}
 			}
 		}
 	}
@@ -156,7 +158,7 @@ func (w *Witness) handle(ctx context.Context, e wire.Envelope) error {
 			w.log.Stop(err) // else this key signs a second history
 		}
 	case wire.KindEvidence:
-		err = w.hear(e)
+		err = w.hear(ctx, e)
 	}
 	if errors.Is(err, ErrEquivocation) {
 		w.tellAll(ctx, false)
@@ -213,9 +215,6 @@ func (w *Witness) cosign(ctx context.Context, p wire.PeerID, head wire.Head) {
 	now := w.cfg.Now()
 	if at, ok := w.last[p]; ok && now.Sub(at) < cosignEvery {
 		return
-	}
-	if was, err := w.witnessed(p); err == nil && was.Size == head.Size && w.last[p] != (time.Time{}) {
-		return // nothing is new since
 	}
 	b, err := w.Cosign(p, head)
 	if err != nil {
