@@ -58,10 +58,11 @@ var layers = map[string]layer{
 	"daemon/exit":             {third: []string{"github.com/agnivade/levenshtein", "github.com/gofrs/flock", "github.com/pelletier/go-toml/v2"}},
 	"daemon":                  {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
 	"netsim":                  {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p", "github.com/pelletier/go-toml/v2"}},
+	"netsim/adversary":        {own: []string{"wire"}},
 	"netsim/live":             {own: []string{"*"}},
 	"netsim/nettier":          {own: []string{"*"}, tests: []string{"github.com/marcopolo/simnet", "github.com/libp2p/go-libp2p/core/metrics"}},
 	"netsim/proc":             {own: []string{"*"}},
-	"cmd/hived":               {own: []string{"wire", "daemon", "daemon/exit", "ledger/proof", "netsim", "netsim/proc", "elastic/rules", "train", "train/data", "train/nets", "train/weights", "tensorops"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
+	"cmd/hived":               {own: []string{"wire", "daemon", "daemon/exit", "ledger/proof", "netsim", "netsim/proc", "elastic/rules", "train", "train/data", "train/nets", "train/weights", "tensorops", "tensorops/codec"}, tests: []string{"tensorops/merge"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
 	"scripts/tier":            {},
 	"scripts/quality":         {},
 	"scripts/licences":        {third: []string{"golang.org/x/mod"}},
@@ -260,8 +261,8 @@ func TestNoSleepInTests(t *testing.T) {
 // timed are the folders whose time and concurrency come from their caller, so
 // that a simulation can give them; untimed are the files that may be different.
 var (
-	timed   = []string{"elastic", "elastic/rules", "elastic/decide", "elastic/version", "consensus", "consensus/gpbft", "netsim"}
-	untimed = []string{"elastic/env.go", "netsim/mem.go", "netsim/sim.go"} // sim: the real seconds of a result
+	timed   = []string{"elastic", "elastic/rules", "elastic/decide", "elastic/version", "consensus", "consensus/gpbft", "netsim", "netsim/adversary"}
+	untimed = []string{"elastic/env.go", "netsim/sim.go"} // sim: the real seconds of a result
 	clocks  = map[string][]string{
 		"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"},
 		"context": {"WithTimeout", "WithDeadline"},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/train"
 	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
@@ -13,18 +14,17 @@ import (
 // RunSpec is what `run new` asks for; zero values take the preset's or the
 // task's defaults.
 type RunSpec struct {
-	Name     string `json:"name"`
-	Task     string `json:"task"` // mnist or text
-	Preset   string `json:"preset"`
-	Rounds   uint64 `json:"rounds"`
-	Steps    uint32 `json:"steps"` // of a round
-	Batch    uint32 `json:"batch"`
-	MinPeers uint32 `json:"min_peers"`
-	Seed     uint64 `json:"seed"`
-	Codec    string `json:"codec"`
-	Group    uint32 `json:"group"`    // most peers that average as one group; default 32
-	Topology string `json:"topology"` // allgather or butterfly
-	// Aggregator is mean or clip-median.
+	Name       string `json:"name"`
+	Task       string `json:"task"` // mnist or text
+	Preset     string `json:"preset"`
+	Rounds     uint64 `json:"rounds"`
+	Steps      uint32 `json:"steps"` // of a round
+	Batch      uint32 `json:"batch"`
+	MinPeers   uint32 `json:"min_peers"`
+	Seed       uint64 `json:"seed"`
+	Codec      string `json:"codec"`
+	Group      uint32 `json:"group"` // most peers that average as one group; default 32
+	Topology   string `json:"topology"`
 	Aggregator string `json:"aggregator"`
 	// Model is a model that reads the task's data; default: the task's.
 	Model string `json:"model"`
@@ -44,7 +44,7 @@ func (d *Daemon) NewGenesis(s RunSpec) ([]byte, wire.RunID, error) {
 		return nil, wire.RunID{}, err
 	}
 	sealed := wire.Seal(d.key, wire.KindGenesis, wire.RunID{}, 0, g).Bytes()
-	if _, _, err := wire.OpenGenesis(sealed); err != nil {
+	if _, _, err := version.OpenGenesis(sealed); err != nil {
 		return nil, wire.RunID{}, exit.Fail(exit.Usage, err, "run refused")
 	}
 	return sealed, wire.Sum(sealed), nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/elastic"
+	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
 )
@@ -19,7 +20,7 @@ type progress struct {
 	payload  uint64
 	counted  uint64
 	expected uint64
-	waiting  *elastic.WaitInfo
+	waiting  *decide.Waiting
 	trouble  error
 	changed  chan struct{} // closed and replaced at each change
 }
@@ -131,7 +132,7 @@ func shorts(ps []wire.PeerID) string {
 }
 
 // waitText says for whom a round waits.
-func waitText(w *elastic.WaitInfo) string {
+func waitText(w *decide.Waiting) string {
 	s := fmt.Sprintf("round %d waits since %.0f s", w.Round, w.Since.Seconds())
 	if len(w.Peers) > 0 {
 		s += "; no contribution of " + shorts(w.Peers)

@@ -14,6 +14,7 @@ import (
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
@@ -90,7 +91,10 @@ func (d *Daemon) runDir(id wire.RunID) string {
 // StartRun takes part in the run of a sealed genesis. A run that is in progress
 // here, or that a start is just resuming, is no error.
 func (d *Daemon) StartRun(sealed []byte) (wire.RunID, error) {
-	g, id, err := wire.OpenGenesis(sealed)
+	g, id, err := version.OpenGenesis(sealed)
+	if err == nil {
+		err = train.KnownOptimizer(g.Preset.Inner.Optimizer)
+	}
 	if err != nil {
 		return id, exit.Fail(exit.Integrity, err, "run refused")
 	}

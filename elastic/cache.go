@@ -3,25 +3,21 @@ package elastic
 import (
 	"bytes"
 	"io/fs"
-	"slices"
 	"sync"
 
 	"github.com/apiary-net/hived/wire"
 )
 
 // cache holds the bodies of the newest rounds in memory and knows which of them
-// may be given to whom: bodies of the open round only to peers that have
-// committed themselves, to guests once nobody is left to commit, or to anyone after
-// the deadline.
+// may be given to whom: bodies of the open round only to those that the machine names.
 type cache struct {
-	mu        sync.Mutex
-	items     map[wire.CID]cached
-	open      uint64               // the open round
-	overdue   bool                 // its deadline has passed
-	committed map[wire.PeerID]bool // whose header of the open round is known
-	voters    map[wire.PeerID]bool // of the open round: they fetch what groups merged
-	guests    []wire.PeerID        // who have no work of their own in the open round to copy into
-	size      int
+	mu     sync.Mutex
+	items  map[wire.CID]cached
+	open   uint64               // the open round
+	all    bool                 // everybody may have its bodies
+	shown  map[wire.PeerID]bool // who may have them before
+	voters map[wire.PeerID]bool // of the open round: they fetch what groups merged
+	size   int
 }
 
 type cached struct {
@@ -35,7 +31,7 @@ type cached struct {
 const maxCache = 2 << 30
 
 func newCache() *cache {
-	return &cache{items: map[wire.CID]cached{}, committed: map[wire.PeerID]bool{}}
+	return &cache{items: map[wire.CID]cached{}, shown: map[wire.PeerID]bool{}}
 }
 
 // put keeps a copy of b as part of a round.
@@ -73,8 +69,8 @@ func (c *cache) get(id wire.CID) []byte {
 func (c *cache) turn(head *wire.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open, c.overdue, c.guests = head.Round+1, false, nil
-	clear(c.committed)
+	c.open, c.all = head.Round+1, false
+	clear(c.shown)
 	c.voters = map[wire.PeerID]bool{}
 	for _, p := range head.Table {
 		c.voters[p.Peer] = true
@@ -87,23 +83,20 @@ func (c *cache) turn(head *wire.Record) {
 	}
 }
 
-func (c *cache) commit(p wire.PeerID) {
+// show lets peers have the bodies of the open round.
+func (c *cache) show(peers []wire.PeerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.committed[p] = true
+	for _, p := range peers {
+		c.shown[p] = true
+	}
 }
 
-func (c *cache) expire() {
+// showAll lets everybody have the bodies of the open round.
+func (c *cache) showAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.overdue = true
-}
-
-// invite lets guests have the bodies of the open round.
-func (c *cache) invite(guests []wire.PeerID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.guests = guests
+	c.all = true
 }
 
 // serve returns a block for another peer, fs.ErrPermission while it may not have
@@ -115,8 +108,8 @@ func (c *cache) serve(asker wire.PeerID, id wire.CID) ([]byte, error) {
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	early := it.round >= c.open && c.open > 0 && !c.overdue
-	if early && !c.committed[asker] && !(it.merged && c.voters[asker]) && !slices.Contains(c.guests, asker) {
+	early := it.round >= c.open && c.open > 0 && !c.all
+	if early && !c.shown[asker] && !(it.merged && c.voters[asker]) {
 		return nil, fs.ErrPermission
 	}
 	return it.b, nil

@@ -67,27 +67,11 @@ func (r *Runner) Vote(from wire.PeerID, b []byte) {
 // Connected tells that a connection to a peer came up or went down.
 func (r *Runner) Connected(ctx context.Context, p wire.PeerID, up bool) {
 	r.post(ctx, decide.Connected{Peer: p, Up: up})
-	if up {
-		_ = r.ask(ctx, func() {
-			r.fatal(r.agree(AgreeEvent{Rebroadcast: true}))
-			// Rounds of several groups bring many new connections at once.
-			if !r.mach.Grouped() || r.env.Now().Sub(r.lastPull) >= pullInterval/2 {
-				r.pullFrom(p)
-			}
-		})
-	}
 }
 
-// fatal logs an error inside a call that has nobody to return it to; the next
-// write to the same store fails the loop.
-func (r *Runner) fatal(err error) {
-	if err != nil {
-		r.log.Error("run step failed", "err", err)
-	}
-}
-
-// ask runs f in the loop and waits for it.
-func (r *Runner) ask(ctx context.Context, f func()) error {
+// ask runs f in the loop and waits for it. An error of f ends the run; what ask
+// returns is only whether f has run.
+func (r *Runner) ask(ctx context.Context, f func() error) error {
 	c := &call{do: f, done: flag{sig: r.env.NewSignal()}}
 	if err := r.calls.put(ctx, Forever, c); err != nil {
 		return err
@@ -181,11 +165,8 @@ const bodyDeadline = 30 * time.Second
 // here that it should have been trained from.
 var errNoBase = errors.New("the base version is not here yet")
 
-// fetchBody fetches and checks one contribution and tells the machine. base is
-// the version that it must have been trained from, zero while not known; mine
-// names the parts that this peer owns, nil means all. Others are the peers that may
-// have it too; nil means all that are connected.
-func (r *Runner) fetchBody(ctx context.Context, c decide.FetchBody, base wire.CID, mine func(int) bool, others []wire.PeerID) {
+// fetchBody fetches and checks one contribution and tells the machine.
+func (r *Runner) fetchBody(ctx context.Context, c decide.FetchBody) {
 	if r.fetchers.enter(ctx) != nil {
 		return
 	}
@@ -197,25 +178,19 @@ func (r *Runner) fetchBody(ctx context.Context, c decide.FetchBody, base wire.CI
 	var merged []wire.CID
 	var err error
 	switch {
-	case base.IsZero():
+	case c.Base.IsZero():
 		err = errNoBase
-	case c.Header.Base != base:
-		err = &version.BadBody{Reason: wire.ReasonStale, Detail: fmt.Sprintf("trained from %s, the version is %s", c.Header.Base.Short(), base.Short())}
+	case c.Header.Base != c.Base:
+		err = &version.BadBody{Reason: wire.ReasonStale, Detail: fmt.Sprintf("trained from %s, the version is %s", c.Header.Base.Short(), c.Base.Short())}
 	default:
-		if others == nil {
-			others = r.holders()
-		}
-		nonce, merged, err = r.takeBody(fctx, c, mine, others)
+		nonce, merged, err = r.takeBody(fctx, c)
 	}
 	var refused *version.BadBody
 	switch {
 	case err == nil:
-		ev.Whole, ev.Nonce, ev.Merged = true, nonce, merged
-		if mine != nil {
-			// Also of the own contribution only the parts that this peer owns: the
-			// others must not depend on its sender's life.
-			ev.Parts = bitmap(len(r.model.Parts()), mine)
-		}
+		// Also of the own contribution only the parts that this peer owns: the others
+		// must not depend on its sender's life.
+		ev.Whole, ev.Nonce, ev.Merged, ev.Parts = true, nonce, merged, c.Parts
 	case errors.As(err, &refused):
 		ev.Reason = refused.Reason
 		r.log.Warn("contribution refused", "round", c.Env.Round, "peer", c.Env.Sender.Short(), "err", err)
@@ -230,19 +205,17 @@ func (r *Runner) fetchBody(ctx context.Context, c decide.FetchBody, base wire.CI
 	r.post(ctx, ev)
 }
 
-func bitmap(n int, has func(int) bool) []byte {
-	out := make([]byte, (n+7)/8)
-	for i := range n {
-		if has(i) {
-			out[i/8] |= 1 << (i % 8)
-		}
-	}
-	return out
-}
-
 // takeBody fetches one body whole and keeps it: in memory for the merge, and on
 // disk if this peer sent it or is one of its holders.
-func (r *Runner) takeBody(ctx context.Context, c decide.FetchBody, mine func(int) bool, others []wire.PeerID) (nonce []byte, merged []wire.CID, err error) {
+func (r *Runner) takeBody(ctx context.Context, c decide.FetchBody) (nonce []byte, merged []wire.CID, err error) {
+	others := c.From
+	if others == nil {
+		others = r.holders()
+	}
+	var mine func(int) bool
+	if c.Parts != nil {
+		mine = func(i int) bool { return c.Parts[i/8]&(1<<(i%8)) != 0 }
+	}
 	round, get := c.Env.Round, r.getOf(func() []wire.PeerID { return append([]wire.PeerID{c.Env.Sender}, others...) })
 	keep := c.Env.Sender == r.self || mine != nil || rules.Holds(c.Env.Digest(), c.Env.Sender, r.self, others)
 	got := func(id wire.CID, b []byte) {
@@ -280,18 +253,14 @@ func (r *Runner) takeBody(ctx context.Context, c decide.FetchBody, mine func(int
 // Leave says good-bye: it returns when a record has put this peer to rest and its
 // vote is not needed any more, when the run has ended, or when ctx ends.
 func (r *Runner) Leave(ctx context.Context) {
-	gone := false
-	for !gone {
-		err := r.ask(ctx, func() {
-			r.mach.Leave()
-			r.queue = append(r.queue, decide.Tick{})
-			r.fatal(r.drain())
-			h := r.mach.Head()
-			gone = h == nil || h.Last || len(r.cfg.Net.Peers()) == 0
-			if h != nil && !gone {
-				s, ok := h.Seat(r.self)
-				gone = (!ok || !s.Active) && r.spared()
+	for left := false; !left; {
+		err := r.ask(ctx, func() error {
+			err := r.step(decide.Leaving{Alone: len(r.cfg.Net.Peers()) == 0})
+			if err == nil {
+				err = r.drain()
 			}
+			left = r.left
+			return err
 		})
 		if err != nil || !r.pause(ctx, 50*time.Millisecond) {
 			return
@@ -299,35 +268,18 @@ func (r *Runner) Leave(ctx context.Context) {
 	}
 }
 
-// spared reports whether the agreement goes on without this peer: a table acts
-// some instances after the record that changed it, and until then a leaver may be
-// needed. It runs in the loop.
-func (r *Runner) spared() bool {
-	table, weight := r.cfg.Agree.Table(r.mach.NextInstance()), uint64(0)
-	for _, s := range r.mach.Head().Roster {
-		if s.Active && s.Peer != r.self {
-			weight += table.Of(s.Peer)
-		}
-	}
-	return table.Of(r.self) == 0 || table.Quorum(weight)
-}
-
 // Snapshot is what Status returns.
 type Snapshot struct {
-	Head     *wire.Record // nil before the start record
-	Version  wire.CID     // newest version here
-	Applied  uint64
-	Instance uint64
-	Leader   wire.PeerID // who proposes the next record; zero before the start record
-	Plan     *rules.Plan
+	decide.View
 	Finished bool
 }
 
 // Status returns where the run stands at this peer.
 func (r *Runner) Status(ctx context.Context) (Snapshot, error) {
 	var s Snapshot
-	err := r.ask(ctx, func() {
-		s = Snapshot{Head: r.mach.Head(), Version: r.version, Applied: r.mach.Applied(), Instance: r.mach.NextInstance(), Leader: r.mach.Leader(), Plan: r.mach.Plan()}
+	err := r.ask(ctx, func() error {
+		s.View = r.mach.View()
+		return nil
 	})
 	select {
 	case <-r.ended:

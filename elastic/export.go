@@ -3,9 +3,10 @@ package elastic
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
-	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/wire"
@@ -23,7 +24,11 @@ func (r *Runner) Export(ctx context.Context, put wire.Put) error {
 		attests[e.Round][e.Sender] = e
 	}
 	var known []wire.Envelope
-	if err := r.ask(ctx, func() { known = r.mach.Known() }); err != nil {
+	err := r.ask(ctx, func() error {
+		known = r.mach.Known()
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	for _, e := range known {
@@ -32,7 +37,7 @@ func (r *Runner) Export(ctx context.Context, put wire.Put) error {
 		}
 	}
 	var h rules.History // before the record
-	err := r.chain.walk(0, func(it *wire.OpenedItem) error {
+	err = r.chain.walk(0, func(it *wire.OpenedItem) error {
 		rec := it.Rec
 		if err := put(wire.RecordFile(rec.Round), wire.Marshal(it.ChainItem)); err != nil {
 			return err
@@ -59,7 +64,7 @@ func (r *Runner) Export(ctx context.Context, put wire.Put) error {
 	}
 	for round, m := range attests {
 		l := wire.AttestList{}
-		for _, e := range decide.Values(m, decide.Every) {
+		for _, e := range slices.SortedFunc(maps.Values(m), rules.BySender) {
 			l.Envelopes = append(l.Envelopes, e.Bytes())
 		}
 		if err := put(wire.AttestFile(round), wire.Marshal(l)); err != nil {
@@ -87,7 +92,7 @@ func (r *Runner) exportBlocks(ctx context.Context, rec *wire.Record, h rules.His
 	if err := r.exportBodies(ctx, headers, nil, write); err != nil {
 		return err
 	}
-	s := rules.Setting{Genesis: r.cfg.Genesis, Run: rec.Run, Prev: h.Head(), Plan: r.mach.Cfg.Plans.After(h)}
+	s := rules.Setting{Genesis: r.cfg.Genesis, Run: rec.Run, Prev: h.Head(), Plan: r.cfg.Plans.After(h)}
 	for _, o := range rules.CountedGroups(rec) {
 		members := rules.MembersOf(rec, o)
 		v, err := version.FetchGroupCut(ctx, s, o, r.getFrom(members...))
@@ -146,7 +151,11 @@ func (r *Runner) exportBodies(ctx context.Context, headers []rules.CountedHeader
 // exportState writes the newest version here.
 func (r *Runner) exportState(ctx context.Context, put wire.Put) error {
 	var id wire.CID
-	if err := r.ask(ctx, func() { id = r.version }); err != nil {
+	err := r.ask(ctx, func() error {
+		id = r.mach.View().Version
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return version.EachBlock(ctx, id, r.getFrom(), func(b []byte) error { return put(wire.BlockFile(wire.RawCID(b)), b) })

@@ -15,9 +15,10 @@ import (
 
 // mergeGroup merges what a cut of the own group counts and tells the machine. It
 // tries until the round is decided: bodies that two thirds hold can be had.
-func (r *Runner) mergeGroup(ctx context.Context, v *rules.GroupView, round uint64, members []wire.PeerID) {
+func (r *Runner) mergeGroup(ctx context.Context, c decide.MergeGroup) {
+	v, round := c.View, c.Round
 	for ctx.Err() == nil && r.crowd.Load().head < round {
-		ev, err := r.mergeCut(ctx, v, round, members)
+		ev, err := r.mergeCut(ctx, v, round, c.Members)
 		if err == nil {
 			r.post(ctx, ev)
 			return

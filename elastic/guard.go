@@ -1,8 +1,6 @@
 package elastic
 
 import (
-	"time"
-
 	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/wire"
 )
@@ -114,20 +112,6 @@ func (r *Runner) openAll(from wire.PeerID, raws [][]byte) []wire.Envelope {
 		}
 	}
 	return out
-}
-
-// overdue reports for whom an overdue round waits. It runs in the loop.
-func (r *Runner) overdue() {
-	p := r.mach.Plan()
-	if p == nil {
-		return
-	}
-	since := r.env.Now().Sub(r.mach.Learnt)
-	if since < p.Deadline+2*time.Second {
-		return
-	}
-	peers, voters := r.mach.Missing()
-	r.cfg.Observe(Info{Waiting: &WaitInfo{Round: p.Round, Peers: peers, Voters: voters, Since: since}})
 }
 
 // trouble tells people of an error that passes by itself, or that it has passed.

@@ -3,11 +3,9 @@ package elastic
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/apiary-net/hived/elastic/decide"
-	"github.com/apiary-net/hived/wire"
 )
 
 // Run takes part until ctx ends or the peer must stop.
@@ -58,13 +56,12 @@ func (r *Runner) runJobs(ctx context.Context) {
 
 // loop owns the machine, the agreement and the slots.
 func (r *Runner) loop(ctx context.Context) error {
-	if len(r.mach.History()) == 0 {
+	if r.crowd.Load().record == nil {
 		r.queue = append(r.queue, decide.Applied{Round: 0, Version: r.work.state.ID})
 	}
-	r.connect()
-	r.queue = append(r.queue, r.connections()...)
+	r.queue = append(r.queue, decide.Begun{Connected: r.cfg.Net.Peers()})
 	r.queue = append(r.queue, decide.Tick{})
-	r.tickAt = r.env.Now().Add(pullInterval)
+	r.tickAt = r.env.Now().Add(askInterval)
 	for ctx.Err() == nil {
 		took, err := r.takeIn()
 		if err != nil {
@@ -78,25 +75,6 @@ func (r *Runner) loop(ctx context.Context) error {
 		_ = r.env.Wait(ctx, r.nextDue().Sub(r.env.Now()), r.inbox)
 	}
 	return ctx.Err()
-}
-
-// connections says who is connected as the run begins here, and of the peers of the
-// round that an earlier life began who is not yet: who is gone already does not go
-// once more.
-func (r *Runner) connections() (out []decide.Event) {
-	connected := r.cfg.Net.Peers()
-	for _, p := range connected {
-		out = append(out, decide.Connected{Peer: p, Up: true})
-	}
-	if r.mach.Plan() == nil {
-		return out
-	}
-	for _, p := range r.mach.Exchanging() {
-		if p != r.self && !slices.Contains(connected, p) {
-			out = append(out, decide.Connected{Peer: p})
-		}
-	}
-	return out
 }
 
 // takeIn handles at most one event, one vote and one call, and reports whether
@@ -118,8 +96,11 @@ func (r *Runner) takeIn() (took bool, err error) {
 	if c, ok := r.calls.take(); ok {
 		took = true
 		if c.taken.CompareAndSwap(false, true) {
-			c.do()
+			err := c.do()
 			c.done.raise()
+			if err != nil {
+				return took, err
+			}
 		}
 	}
 	return took, r.drain()
@@ -144,10 +125,9 @@ func (r *Runner) takeDue() (due bool, err error) {
 		}
 	}
 	if passed(&r.tickAt) {
-		r.tickAt = now.Add(pullInterval)
-		r.overdue()
-		if !r.mach.Quiet(now) {
-			r.pullSome()
+		r.tickAt = now.Add(askInterval)
+		if err := r.step(decide.Due{Connected: r.cfg.Net.Peers()}); err != nil {
+			return due, err
 		}
 	}
 	return due, r.drain()
@@ -171,31 +151,24 @@ func (r *Runner) drain() error {
 		r.queue = r.queue[1:]
 		switch ev := ev.(type) {
 		case decide.Applied:
-			r.version = ev.Version
 			r.trouble(ev.Err)
 		case decide.TrainFailed:
 			r.trouble(ev.Err)
 		case decide.Trained:
 			r.trouble(nil)
 		}
-		for _, c := range r.mach.Step(r.env.Now(), ev) {
-			if err := r.do(c); err != nil {
-				return err
-			}
+		if err := r.step(ev); err != nil {
+			return err
 		}
-		if c, ok := ev.(decide.Connected); ok && !c.Up && r.mach.Plan() != nil && r.mach.Plan().Share(c.Peer) != nil {
-			r.endWindow() // no step can be whole without it
-		}
-		if h, ok := ev.(decide.Heard); ok && h.Env.Kind == wire.KindHeader && r.mach.HoldsHeaderOf(h.Env.Sender) {
-			r.cache.commit(h.Env.Sender)
-			if h.Env.Sender != r.self {
-				r.endWindow()
-			}
-		}
-		if now := r.env.Now(); r.mach.Overdue(now) {
-			r.cache.expire()
-		} else if guests := r.mach.Guests(now); len(guests) > 0 {
-			r.cache.invite(guests)
+	}
+	return nil
+}
+
+// step feeds one event to the machine and executes what it commands.
+func (r *Runner) step(ev decide.Event) error {
+	for _, c := range r.mach.Step(r.env.Now(), ev) {
+		if err := r.do(c); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -23,7 +23,11 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*wire.PullAnswer, error)
 	}
 	var envs []wire.Envelope
 	var next uint64
-	if err := r.ask(ctx, func() { envs, next = r.mach.Known(), r.mach.NextInstance() }); err != nil {
+	err := r.ask(ctx, func() error {
+		envs, next = r.mach.Known(), r.next
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	ans := &wire.PullAnswer{}
@@ -62,54 +66,24 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*wire.PullAnswer, error)
 	return ans, nil
 }
 
-// pullSome asks a random peer that may know for what is lacking while a round is
-// open. It runs in the loop.
-func (r *Runner) pullSome() {
-	if r.env.Now().Sub(r.lastPull) < pullInterval/2 {
-		return
-	}
-	if peers := r.mach.Informed(r.cfg.Net.Peers(), r.env.Now()); len(peers) > 0 {
-		r.pullFrom(peers[r.cfg.Rand.IntN(len(peers))])
-	}
-}
-
-// pullFrom asks p for what is lacking, in a task. It runs in the loop.
-func (r *Runner) pullFrom(p wire.PeerID) {
-	if _, busy := r.pulling[p]; busy {
-		r.pulling[p] = true
-		return
-	}
-	r.pulling[p] = false
-	r.lastPull = r.env.Now()
-	req := wire.PullRequest{Run: r.cfg.Run, Instance: r.mach.NextInstance(), Composes: r.mach.Composes()}
-	if h := r.mach.Head(); h != nil {
-		req.Next = h.Round + 1
-	}
-	for i, e := range r.mach.Known() {
-		if i == wire.MaxKnown {
-			break
-		}
-		d := e.Digest()
-		req.Known = append(req.Known, d[:8])
-	}
-	b := wire.Marshal(req)
+// pull asks a peer for what is lacking, in a task. It runs in the loop.
+func (r *Runner) pull(c decide.Pull) {
+	b := wire.Marshal(c.Request)
 	r.spawn(func() {
-		ans, envs := r.pull(p, b)
-		_ = r.ask(r.ctx, func() { // its error means that the run ends
+		ans, envs := r.pullFrom(c.Peer, b)
+		_ = r.ask(r.ctx, func() error { // its error means that the run ends
 			if ans != nil {
-				r.takeAnswer(p, req.Next, ans, envs)
+				if err := r.takeAnswer(c.Peer, c.Request.Next, ans, envs); err != nil {
+					return err
+				}
 			}
-			again := r.pulling[p]
-			if delete(r.pulling, p); again {
-				r.pullFrom(p)
-			}
+			return r.step(decide.Pulled{Peer: c.Peer})
 		})
 	})
 }
 
-// pull asks p once and returns nil if it gave nothing of use. The next pull from
-// p waits until it has returned.
-func (r *Runner) pull(p wire.PeerID, req []byte) (*wire.PullAnswer, []wire.Envelope) {
+// pullFrom asks p once and returns nil if it gave nothing of use.
+func (r *Runner) pullFrom(p wire.PeerID, req []byte) (*wire.PullAnswer, []wire.Envelope) {
 	ctx, cancel := r.env.Context(r.ctx, 10*time.Second)
 	defer cancel()
 	ans, err := r.cfg.Net.Pull(ctx, p, req)
@@ -120,68 +94,75 @@ func (r *Runner) pull(p wire.PeerID, req []byte) (*wire.PullAnswer, []wire.Envel
 	return ans, r.openAll(p, ans.Envelopes)
 }
 
-// takeAnswer checks and feeds what a pull for the records from next on brought. It
-// runs in the loop.
-func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *wire.PullAnswer, envs []wire.Envelope) {
+// takeAnswer checks and feeds what a pull for the records from next on brought. Each
+// record is fed before the next is looked at: its certificate is checked against the
+// table that the records before it gave. What the peer got wrong is only told; an error
+// is this peer's own. It runs in the loop.
+func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *wire.PullAnswer, envs []wire.Envelope) error {
 	for i, raw := range ans.Items {
-		if h := r.mach.Head(); h != nil && h.Round >= next+uint64(i) {
+		if h := r.crowd.Load().record; h != nil && h.Round >= next+uint64(i) {
 			continue // it came another way meanwhile
 		}
-		if err := r.takeItem(raw); err != nil {
+		ev, err := r.checkItem(raw)
+		if err != nil {
 			r.log.Warn("record refused", "peer", from.Short(), "err", err)
-			return
+			return nil
+		}
+		if ev == nil {
+			continue
+		}
+		r.queue = append(r.queue, ev)
+		if err := r.drain(); err != nil {
+			return err
 		}
 	}
 	if len(ans.Base) > 0 {
 		var c wire.Cert
 		if err := wire.Unmarshal(ans.Base, &c, wire.MaxMessage); err != nil || c.Decided() {
 			r.log.Warn("certificate refused", "peer", from.Short(), "err", err)
-			return
+			return nil
 		}
-		if c.Instance >= r.mach.NextInstance() && r.cfg.Agree.Verify(&c) == nil {
+		if c.Instance >= r.next && r.cfg.Agree.Verify(&c) == nil {
 			r.queue = append(r.queue, decide.Decided{Cert: c})
 		}
 	}
 	for _, e := range envs {
 		r.queue = append(r.queue, decide.Heard{Env: e})
 	}
-	r.fatal(r.drain())
+	return r.drain()
 }
 
-// takeItem verifies one decided record and feeds it, before the next is looked
-// at: each certificate is checked against the table that the records before it
-// gave.
-func (r *Runner) takeItem(raw []byte) error {
+// checkItem verifies one decided record and returns the event that it is; nil for one
+// that does not follow the head.
+func (r *Runner) checkItem(raw []byte) (decide.Event, error) {
 	it, err := wire.OpenChainItem(raw)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	rec, head := it.Rec, r.mach.Head()
+	rec, head := it.Rec, r.crowd.Load().record
 	if rec.Round == 0 {
 		if head != nil {
-			return nil
+			return nil, nil
 		}
 		env, err := wire.OpenBlock(it.Start)
 		if err != nil || env.Kind != wire.KindProposal || env.Run != r.cfg.Run || env.Sender != r.cfg.Genesis.Creator || !bytes.Equal(env.Body, it.Record) {
-			return fmt.Errorf("start record is not the creator's: %w", errors.Join(err))
+			return nil, fmt.Errorf("start record is not the creator's: %w", errors.Join(err))
 		}
-		r.queue = append(r.queue, decide.Started{Record: rec, Env: env})
-		return r.drain()
+		return decide.Started{Record: rec, Env: env}, nil
 	}
 	if head == nil || rec.Round != head.Round+1 {
-		return nil
+		return nil, nil
 	}
 	c, err := it.OpenCert()
-	if err != nil || c == nil || c.Value != rec.Digest() || c.Base != head.Digest() || c.Instance < r.mach.NextInstance() {
-		return fmt.Errorf("record %d has no fitting certificate: %w", rec.Round, errors.Join(err))
+	if err != nil || c == nil || c.Value != rec.Digest() || c.Base != head.Digest() || c.Instance < r.next {
+		return nil, fmt.Errorf("record %d has no fitting certificate: %w", rec.Round, errors.Join(err))
 	}
 	if err := r.cfg.Agree.Verify(c); err != nil {
-		return err
+		return nil, err
 	}
 	ev := decide.Decided{Cert: *c, Record: rec}
 	if it.Lean {
 		ev.Item = raw
 	}
-	r.queue = append(r.queue, ev)
-	return r.drain()
+	return ev, nil
 }

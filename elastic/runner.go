@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +51,7 @@ type States interface {
 // Info is one thing for people and metrics; exactly one field is set.
 type Info struct {
 	Round    *RoundInfo
-	Waiting  *WaitInfo
+	Waiting  *decide.Waiting
 	Finished *wire.Record
 	Trouble  *Trouble
 }
@@ -69,13 +68,6 @@ type RoundInfo struct {
 	Bytes  uint64        // payload of the own contribution
 	// Instance decided the record; 0 for the start record.
 	Instance uint64
-}
-
-// WaitInfo says for whom a round waits beyond its deadline.
-type WaitInfo struct {
-	Round         uint64
-	Peers, Voters []wire.PeerID
-	Since         time.Duration
 }
 
 // Runner takes part in one run. New starts nothing; Run owns every task.
@@ -111,30 +103,31 @@ type Runner struct {
 	merges    *gate          // bounds concurrent merges and fetches of groups
 	startedAt time.Time      // when the engine's instance started
 	decideIn  time.Duration
+	next      uint64 // instance that decides the next record
+	training  uint64 // round whose local work is wanted; 0: none
 	stopTrain context.CancelFunc
-	version   wire.CID // newest version here
-	windowEnd *flag    // another member ends the window; nil outside
-	lastPull  time.Time
-	pulling   map[wire.PeerID]bool // pulls under way; true: ask again when it ends
+	windowEnd *flag  // raised when another member ends the window; nil outside
+	committed uint64 // round in which another member has said its header
+	left      bool   // this peer may go
 	troubled  bool
 	ctx       context.Context // of the loop; set by Run, for its tasks
 }
 
 // call is something that another task wants done in the loop.
 type call struct {
-	do    func()
-	taken atomic.Bool // by the loop, or by the asker that gives up
-	done  flag        // up: it was done; else the run has ended
+	do    func() error // its error ends the run
+	taken atomic.Bool  // by the loop, or by the asker that gives up
+	done  flag         // up: it was done; else the run has ended
 }
 
 // StateEpoch is how many versions share an epoch of the state store.
 const StateEpoch = 8
 
 const (
-	eventQueue   = 4096
-	maxFetchers  = 8
-	pullInterval = time.Second
-	sendLimit    = 5 * time.Second // of an announcement or a vote
+	eventQueue  = 4096
+	maxFetchers = 8
+	askInterval = time.Second     // between two Dues
+	sendLimit   = 5 * time.Second // of an announcement or a vote
 )
 
 // New checks cfg, restores what an earlier life persisted and returns a runner.
@@ -147,6 +140,9 @@ func New(cfg Config) (*Runner, error) {
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(Info) {}
+	}
+	if cfg.Plans == nil {
+		cfg.Plans = rules.NewPlans(cfg.Genesis)
 	}
 	self := cfg.Key.Peer()
 	if cfg.Rand == nil {
@@ -165,14 +161,13 @@ func New(cfg Config) (*Runner, error) {
 		inbox: inbox, events: newMailbox[decide.Event](env, inbox, eventQueue), votes: newMailbox[wire.Envelope](env, inbox, eventQueue),
 		calls: newMailbox[*call](env, inbox, eventQueue), jobs: newMailbox[func(context.Context)](env, env.NewSignal(), 16),
 		slices: newMailbox[sliceIn](env, env.NewSignal(), 1024), ended: make(chan struct{}), idle: env.NewSignal(),
-		fetchers: newGate(env, maxFetchers), merges: newGate(env, maxFetchers), pulling: map[wire.PeerID]bool{}}
-	r.mach = decide.NewMachine(decide.MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: len(model.Parts())})
+		fetchers: newGate(env, maxFetchers), merges: newGate(env, maxFetchers)}
+	r.mach = decide.NewMachine(decide.MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: model.Parts(), Rand: cfg.Rand})
 	r.crowd.Store(crowdOf(nil))
 	r.work = &worker{r: r}
 	if err := r.restore(); err != nil {
 		return nil, err
 	}
-	r.version = r.work.state.ID
 	return r, nil
 }
 
@@ -216,7 +211,8 @@ func (r *Runner) restore() error {
 		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
 	}
 	if len(h) > 0 {
-		r.mach.Restore(r.env.Now(), h, next, start, r.work.state.Round)
+		r.next = next
+		r.mach.Restore(r.env.Now(), h, next, start, r.work.state.Round, r.work.state.ID)
 		r.cache.turn(h.Head())
 		r.crowd.Store(crowdOf(h.Head()))
 	}
@@ -227,48 +223,56 @@ func (r *Runner) restore() error {
 func (r *Runner) do(c decide.Command) error {
 	switch c := c.(type) {
 	case decide.PersistRecord:
-		r.queue = append(r.queue, decide.Tick{})
 		return r.persistRecord(c)
 	case decide.PersistCert:
-		r.queue = append(r.queue, decide.Tick{})
 		if err := r.chain.putBase(c.Cert); err != nil {
 			return err
 		}
+		r.next = c.Cert.Instance + 1
 		r.cfg.Agree.Final(c.Cert.Instance, nil)
+		return r.step(decide.Persisted{})
 	case decide.Say:
 		return r.say(c)
 	case decide.Train:
+		r.training = c.Plan.Round
 		return r.train(c)
 	case decide.StopTraining:
+		r.training = 0
 		if r.stopTrain != nil {
 			r.stopTrain()
 		}
 	case decide.FetchBody:
-		base := wire.CID{} // of the open round, once it exists here
-		if r.mach.Applied()+1 == c.Env.Round {
-			base = r.version
+		r.spawn(func() { r.fetchBody(r.ctx, c) })
+	case decide.ShowTo:
+		r.cache.show(c.Peers)
+	case decide.ShowAll:
+		r.cache.showAll()
+	case decide.EndWindow:
+		if c.Committed {
+			r.committed = c.Round
 		}
-		mine := r.ownParts(c.Env.Sender, c.Rest)
-		var others []wire.PeerID
-		if r.mach.Grouped() {
-			others = r.mach.Companions()
-		}
-		r.spawn(func() { r.fetchBody(r.ctx, c, base, mine, others) })
+		r.endWindow()
 	case decide.MergeGroup:
-		round, members := r.mach.Plan().Round, r.mach.Exchanging()
-		r.spawn(func() { r.mergeGroup(r.ctx, c.View, round, members) })
+		r.spawn(func() { r.mergeGroup(r.ctx, c) })
 	case decide.FetchGroup:
 		r.spawn(func() { r.fetchGroup(r.ctx, c) })
 	case decide.StartInstance:
 		r.startedAt = r.env.Now()
 		return r.agree(AgreeEvent{Start: &AgreeStart{Instance: c.Instance, Base: c.Base, Proposal: c.Proposal}})
+	case decide.Rebroadcast:
+		return r.agree(AgreeEvent{Rebroadcast: true})
 	case decide.Apply:
-		attested := r.mach.Attested(c.Record.Round)
-		return r.jobs.put(r.ctx, Forever, func(ctx context.Context) { r.work.apply(ctx, c, attested) })
-	case decide.PullRecord:
-		r.pullSome()
-	case decide.PullFrom:
-		r.pullFrom(c.Peer)
+		return r.jobs.put(r.ctx, Forever, func(ctx context.Context) { r.work.apply(ctx, c) })
+	case decide.Connect:
+		r.connect(c.Peers)
+	case decide.AskAround:
+		return r.step(decide.Due{Connected: r.cfg.Net.Peers()})
+	case decide.Pull:
+		r.pull(c)
+	case decide.Left:
+		r.left = true
+	case decide.Waiting:
+		r.cfg.Observe(Info{Waiting: &c})
 	case decide.RoundDone:
 		info := &RoundInfo{Record: c.Record, Took: c.Took, Decide: r.decideIn, Bytes: r.work.sent.Load()}
 		if c.Cert != nil {
@@ -279,41 +283,18 @@ func (r *Runner) do(c decide.Command) error {
 	case decide.Wake:
 		r.wakeAt = c.At
 	case decide.Finished:
-		select {
-		case <-r.ended:
-		default:
-			close(r.ended)
-			r.cfg.Observe(Info{Finished: c.Record})
-		}
+		r.finish(c.Record)
 	}
 	return nil
 }
 
-// ownParts names the parts of a sender's body that this peer holds in the open
-// round under a reduced topology; else nil. Those are the parts that it owns; of
-// the parts that the sender owns itself those of the member before it, so that no
-// part lives with its sender alone; and with rest those of silent owners. It runs
-// in the loop.
-func (r *Runner) ownParts(sender wire.PeerID, rest bool) func(int) bool {
-	p := r.mach.Plan()
-	if !r.cfg.Genesis.Preset.Reduced() || p == nil {
-		return nil
-	}
-	members := p.Peers()
-	self := slices.Index(members, r.self)
-	owners := rules.PartOwners(r.model.Parts(), len(members))
-	silent := map[wire.PeerID]bool{}
-	if rest {
-		for _, p := range r.mach.SilentOwners() {
-			silent[p] = true
-		}
-	}
-	return func(i int) bool {
-		o := owners[i]
-		if members[o] == sender && len(members) > 1 {
-			o = (o + 1) % len(members)
-		}
-		return self >= 0 && o == self || silent[members[o]]
+// finish says once that the run is over.
+func (r *Runner) finish(last *wire.Record) {
+	select {
+	case <-r.ended:
+	default:
+		close(r.ended)
+		r.cfg.Observe(Info{Finished: last})
 	}
 }
 
@@ -326,19 +307,18 @@ func (r *Runner) persistRecord(c decide.PersistRecord) error {
 		instance = c.Cert.Instance
 	}
 	r.cfg.Agree.Final(instance, c.Record)
+	r.next = instance + 1
+	if c.Cert == nil {
+		r.next = 0
+	}
 	r.cache.turn(c.Record)
 	r.crowd.Store(crowdOf(c.Record))
-	r.connect()
-	return nil
+	return r.step(decide.Persisted{})
 }
 
-// connect asks for the connections that the open round needs. Who cannot be
-// reached is not waited for. It runs in the loop.
-func (r *Runner) connect() {
-	need := r.mach.Needs()
-	if need == nil {
-		return
-	}
+// connect asks for connections. Who cannot be reached is not waited for. It runs in
+// the loop.
+func (r *Runner) connect(need []wire.PeerID) {
 	r.spawn(func() {
 		ctx, cancel := r.env.Context(r.ctx, 2*sendLimit)
 		defer cancel()

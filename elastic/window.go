@@ -120,11 +120,12 @@ func (w *worker) trainWindow(ctx context.Context, c decide.Train) (*wire.Header,
 // round is known.
 func (r *Runner) windowStop(ctx context.Context, round uint64) *flag {
 	stop := &flag{sig: r.env.NewSignal()}
-	_ = r.ask(ctx, func() {
+	_ = r.ask(ctx, func() error {
 		r.windowEnd = stop
-		if p := r.mach.Plan(); p == nil || p.Round != round || len(r.mach.Round.Headers) > 0 {
+		if r.training != round || r.committed == round {
 			r.endWindow()
 		}
+		return nil
 	})
 	return stop
 }

@@ -99,11 +99,12 @@ func (r *Runner) train(c decide.Train) error {
 	return r.jobs.put(r.ctx, Forever, func(ctx context.Context) {
 		tctx, cancel := r.env.Context(ctx, Forever)
 		defer cancel()
-		_ = r.ask(ctx, func() {
+		_ = r.ask(ctx, func() error {
 			r.stopTrain = cancel
-			if p := r.mach.Plan(); p == nil || p.Round != c.Plan.Round {
+			if r.training != c.Plan.Round {
 				cancel()
 			}
+			return nil
 		})
 		if tctx.Err() != nil {
 			return
@@ -219,8 +220,8 @@ func (w *worker) nonce(round uint64) []byte {
 
 // apply makes the version that a decided record gives, or comes nearer to it,
 // and tells the machine.
-func (w *worker) apply(ctx context.Context, c decide.Apply, attested wire.Attest) {
-	merged, err := w.advance(ctx, c, attested)
+func (w *worker) apply(ctx context.Context, c decide.Apply) {
+	merged, err := w.advance(ctx, c)
 	if err != nil {
 		if ctx.Err() != nil {
 			return
@@ -233,7 +234,8 @@ func (w *worker) apply(ctx context.Context, c decide.Apply, attested wire.Attest
 	w.r.post(ctx, decide.Applied{Round: w.state.Round, Version: w.state.ID, Merged: merged, Err: err})
 }
 
-func (w *worker) advance(ctx context.Context, c decide.Apply, attested wire.Attest) (wire.CID, error) {
+func (w *worker) advance(ctx context.Context, c decide.Apply) (wire.CID, error) {
+	attested := c.Attested
 	if w.state.Round+1 == c.Record.Round {
 		merged, err := w.merge(ctx, c.Record, c.Prev, attested)
 		if err == nil {

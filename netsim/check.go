@@ -96,7 +96,7 @@ func (c *checker) decided(n *Node, i *elastic.RoundInfo) {
 func (c *checker) liar(r *wire.Record) {
 	for _, v := range r.Cut {
 		if n := c.sw.byID[v.Peer]; n != nil && n.Lie != nil && v.Status == wire.Counted {
-			c.liars = fmt.Sprintf("peer %d (%s) in round %d", n.Index, n.Lie.Kind, r.Round)
+			c.liars = fmt.Sprintf("peer %d (%s) in round %d", n.Index, n.Lie.name, r.Round)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/apiary-net/hived/elastic"
@@ -16,6 +17,9 @@ import (
 	"github.com/apiary-net/hived/tensorops/num"
 	"github.com/apiary-net/hived/wire"
 )
+
+// ModelKinds returns the names that ModelConfig.Kind may have.
+func ModelKinds() []string { return []string{"quadratic", "mlp", "cost"} }
 
 // ModelConfig is what the simulated peers train.
 type ModelConfig struct {
@@ -78,7 +82,7 @@ func newModel(sw *Swarm, cfg ModelConfig) (*simModel, error) {
 		}
 		m.schema = wire.Schema{{Name: "steps", Shape: []uint32{1 + marks}}}
 	default:
-		return nil, fmt.Errorf("model %q is not one of quadratic, mlp, cost", cfg.Kind)
+		return nil, fmt.Errorf("model %q is not one of %s", cfg.Kind, strings.Join(ModelKinds(), ", "))
 	}
 	return m, nil
 }

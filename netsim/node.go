@@ -27,7 +27,7 @@ type Node struct {
 	// Skew is added to the machine's clock.
 	Skew time.Duration
 	// Lie changes what the process sends; nil is an honest peer.
-	Lie *Adversary
+	Lie *liar
 
 	sw    *Swarm
 	disk  *disk

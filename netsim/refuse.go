@@ -10,6 +10,8 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/tensorops/codec"
+	"github.com/apiary-net/hived/tensorops/merge"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -88,10 +90,10 @@ func (s *Scenario) refusals(asWritten bool) (out []refusal) {
 			bad(key, "%s: %q is not one of %s", key, v, strings.Join(of, ", "))
 		}
 	}
-	in("swarm.codec", w.Codec, "none", "bf16", "int8")
-	in("swarm.topology", w.Topology, "allgather", "butterfly")
-	in("swarm.aggregator", w.Aggregator, "mean", "clip-median")
-	in("model.kind", s.Model.Kind, "quadratic", "mlp", "cost")
+	in("swarm.codec", w.Codec, codec.Names()...)
+	in("swarm.topology", w.Topology, wire.Topologies()...)
+	in("swarm.aggregator", w.Aggregator, merge.Names()...)
+	in("model.kind", s.Model.Kind, ModelKinds()...)
 	out = append(out, s.badNumbers()...)
 	for _, d := range []struct {
 		key string
@@ -182,8 +184,8 @@ func (s *Scenario) badGroups() (out []refusal) {
 		if g.Lie != "" && !slices.Contains(Adversaries(), g.Lie) {
 			bad("lie", "lie %q is not one of %s", g.Lie, strings.Join(Adversaries(), ", "))
 		}
-		if g.Lie == "sybil" && (i > 0 || s.Swarm.Spare > 0 || g.Count >= s.Swarm.Peers) {
-			bad("lie", "sybils are the first group of a swarm without spare machines")
+		if isStranger(g.Lie) && (i > 0 || s.Swarm.Spare > 0 || g.Count >= s.Swarm.Peers) {
+			bad("lie", "peers that are not admitted are the first group of a swarm without spare machines")
 		}
 	}
 	if total > s.Swarm.Peers+s.Swarm.Spare {

@@ -40,9 +40,9 @@ type SwarmSpec struct {
 	Failures    int    `toml:"failures"`     // the simulation ends after so many kills
 	Seed        uint64 `toml:"seed"`         //
 	Preset      string `toml:"preset"`       // diloco, ddp
-	Codec       string `toml:"codec"`        // none, bf16, int8
-	Topology    string `toml:"topology"`     // allgather, butterfly
-	Aggregator  string `toml:"aggregator"`   // mean, clip-median
+	Codec       string `toml:"codec"`        // default: the preset's
+	Topology    string `toml:"topology"`     // default: the preset's
+	Aggregator  string `toml:"aggregator"`   // default: the preset's
 	Steps       uint32 `toml:"steps"`        // local steps of a round or window
 	Group       uint32 `toml:"group"`        // most peers that average as one group; 2 to 32
 	MinPeers    uint32 `toml:"min_peers"`    // that begin the run
@@ -196,7 +196,7 @@ func (s *Scenario) config() SwarmConfig {
 	}
 	strangers := 0
 	for _, g := range s.Groups {
-		if g.Lie == "sybil" {
+		if isStranger(g.Lie) {
 			strangers += g.Count
 		}
 	}
@@ -260,7 +260,7 @@ func (s *Scenario) outfit(sw *Swarm) {
 			}
 			n.wires.link = link
 			if g.Lie != "" {
-				n.Lie = newAdversary(g.Lie, n)
+				n.Lie = newLiar(g.Lie, n)
 				sw.omniscient = true
 			}
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/elastic/version"
+	"github.com/apiary-net/hived/netsim/adversary"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -66,8 +68,8 @@ type Swarm struct {
 	uptime   time.Duration      // of all processes that have ended
 	closed   bool
 
-	omniscient     bool    // the honest updates are booked, for those who misuse them
-	newest, before *honest // of the newest round and of the one before
+	omniscient     bool              // the honest updates are booked, for those who misuse them
+	newest, before *adversary.Honest // of the newest round and of the one before
 }
 
 // NewSwarm makes the machines and the genesis. Nothing runs yet.
@@ -164,7 +166,7 @@ func (sw *Swarm) makeGenesis() error {
 		cfg.Change(&g)
 	}
 	sw.sealed = wire.Seal(sw.Nodes[0].Key, wire.KindGenesis, wire.RunID{}, 0, &g).Bytes()
-	sw.Genesis, sw.Run, err = wire.OpenGenesis(sw.sealed)
+	sw.Genesis, sw.Run, err = version.OpenGenesis(sw.sealed)
 	if err != nil {
 		return fmt.Errorf("genesis of the simulation: %w", err)
 	}

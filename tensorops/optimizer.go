@@ -87,7 +87,7 @@ func (s *hostSession) Update(o Optimizer, u UpdateArgs) error {
 	}
 	c := coef{float32(scale), u.LR, o.Beta1, o.Beta2, o.Eps, 0, 1, 1}
 	if o.Rule != SGD {
-		c[6], c[7] = BiasCorrection(o.Beta1, u.Step), BiasCorrection(o.Beta2, u.Step)
+		c[6], c[7] = num.BiasCorrection(o.Beta1, u.Step), num.BiasCorrection(o.Beta2, u.Step)
 	}
 	for _, t := range s.plan.stretches(o.Rule, u) {
 		c[1], c[5] = float32(u.LR*t.factor), 0
@@ -137,19 +137,6 @@ func (p *Plan) stretches(r Rule, u UpdateArgs) []stretch {
 		out = append(out, t)
 	}
 	return out
-}
-
-// BiasCorrection returns 1/(1-beta^t) rounded once to float32; the power is taken
-// by squaring in float64.
-func BiasCorrection(beta float32, t uint64) float32 {
-	p, b := 1.0, float64(beta)
-	for ; t > 0; t >>= 1 {
-		if t&1 == 1 {
-			p *= b
-		}
-		b *= b
-	}
-	return float32(1 / (1 - p))
 }
 
 // adamw: x = g*scale; m = fma(b1, m, (1-b1)x); v = fma(b2, v, (1-b2)x*x);

@@ -66,7 +66,7 @@ func TestLAMB(t *testing.T) {
 	const lr, b1, b2, eps, wd, scale = 0.02, 0.9, 0.99, 1e-6, 0.1, 0.25
 	for step := uint64(1); step <= 2; step++ {
 		num.FillNormal(g, 2, step, 1)
-		s.lamb(p, m, v, g, coef{scale, lr, b1, b2, eps, wd, BiasCorrection(b1, step), BiasCorrection(b2, step)})
+		s.lamb(p, m, v, g, coef{scale, lr, b1, b2, eps, wd, num.BiasCorrection(b1, step), num.BiasCorrection(b2, step)})
 		r := make([]float64, n)
 		var a, b float64
 		for i := range r {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/train/nets"
@@ -14,12 +15,15 @@ import (
 // and what format their files have.
 var formats = map[string]string{"mnist": "mnist", "text": "sources"}
 
+// Tasks returns the names of the data sets that a swarm may train on.
+func Tasks() []string { return slices.Sorted(maps.Keys(formats)) }
+
 // DataOf says where the data of a run lie on this machine: in dir, or where the
 // format finds them by itself. Their root decides whether they are the run's.
 func DataOf(c wire.DataContract, dir string) (data.Spec, error) {
 	f, ok := formats[c.Name]
 	if !ok {
-		return data.Spec{}, fmt.Errorf("data %q of a run: have mnist, text", c.Name)
+		return data.Spec{}, fmt.Errorf("data %q of a run is not one of %s", c.Name, strings.Join(Tasks(), ", "))
 	}
 	return data.Spec{Format: f, Path: dir}, nil
 }

@@ -44,6 +44,14 @@ var rules = map[string]ops.Rule{"adamw": ops.AdamW, "sgd": ops.SGD, "lamb": ops.
 // Optimizers returns the names that OptimizerSpec.Rule may have.
 func Optimizers() []string { return slices.Sorted(maps.Keys(rules)) }
 
+// KnownOptimizer refuses a name that Optimizers does not have.
+func KnownOptimizer(name string) error {
+	if _, ok := rules[name]; !ok {
+		return fmt.Errorf("inner optimizer %q is not one of %s", name, strings.Join(Optimizers(), ", "))
+	}
+	return nil
+}
+
 // complete returns o with the defaults of a run file.
 func (o OptimizerSpec) complete() (OptimizerSpec, error) {
 	o.Rule, o.Decay = cmp.Or(o.Rule, "adamw"), cmp.Or(o.Decay, "cosine")
@@ -75,9 +83,10 @@ const maxBatch = 1 << 16
 func (o OptimizerSpec) Validate() error {
 	within := func(f, most float64) bool { return float32(f) >= 0 && f <= most }
 	unit := func(f float64) bool { return float32(f) >= 0 && float32(f) < 1 }
+	if err := KnownOptimizer(o.Rule); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(Optimizers(), o.Rule):
-		return fmt.Errorf("inner optimizer %q, want one of %v", o.Rule, Optimizers())
 	case !(float32(o.LR) > 0 && o.LR <= 10):
 		return fmt.Errorf("inner learning rate %v, want above 0 to 10", o.LR)
 	case !unit(o.Beta1) || !unit(o.Beta2) || !unit(o.Momentum):

@@ -105,10 +105,10 @@ type Preset struct {
 	Label      string
 	Inner      Inner
 	Cadence    Cadence
-	Codec      string // of contributions: none, bf16, int8
-	Merged     string // of the merged update: none (float32), bf16
-	Topology   string // allgather or butterfly
-	Aggregator string // mean or clip-median
+	Codec      string // of contributions; see tensorops/codec
+	Merged     string // of the merged update: see MergedCodecs
+	Topology   string // see Topologies
+	Aggregator string // see tensorops/merge
 	Outer      Outer
 }
 
@@ -116,7 +116,7 @@ type Preset struct {
 // every machine.
 type Inner struct {
 	_           struct{} `cbor:",toarray"`
-	Optimizer   string   // adamw or sgd
+	Optimizer   string   // see train
 	LR          float32
 	Momentum    float32
 	Beta1       float32
@@ -138,7 +138,7 @@ type Cadence struct {
 // Outer is the step from the merged update to the next version.
 type Outer struct {
 	_           struct{} `cbor:",toarray"`
-	Rule        string   // none, sgd, nesterov, adamw
+	Rule        string   // see tensorops/merge
 	LR          float32
 	Momentum    float32
 	Beta1       float32
@@ -162,6 +162,24 @@ const (
 	PartUnit = 4096
 )
 
+// Topologies returns the names that Preset.Topology may have.
+func Topologies() []string { return []string{"allgather", "butterfly"} }
+
+// MergedCodecs returns the names that Preset.Merged may have: none is float32. They
+// are the types of a manifest's vectors.
+func MergedCodecs() []string { return []string{"none", "bf16"} }
+
+// namedWell checks the form of a name that other packages know: small letters,
+// digits and hyphens. Whether there is such a thing is for whoever uses the genesis
+// to find out.
+func namedWell(what, s string) error {
+	odd := func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-') }
+	if s == "" || len(s) > maxName || strings.ContainsFunc(s, odd) {
+		return fmt.Errorf("%s %q: want small letters, digits and hyphens", what, s)
+	}
+	return nil
+}
+
 func oneOf(what, s string, of ...string) error {
 	for _, o := range of {
 		if s == o {
@@ -183,12 +201,12 @@ func finite(what string, xs ...float32) error {
 func (p *Preset) check() error {
 	i, o := p.Inner, p.Outer
 	return errors.Join(
-		oneOf("inner optimizer", i.Optimizer, "adamw", "sgd"),
-		oneOf("codec", p.Codec, "none", "bf16", "int8"),
-		oneOf("merged codec", p.Merged, "none", "bf16"),
-		oneOf("topology", p.Topology, "allgather", "butterfly"),
-		oneOf("aggregator", p.Aggregator, "mean", "clip-median"),
-		oneOf("outer rule", o.Rule, "none", "sgd", "nesterov", "adamw"),
+		namedWell("inner optimizer", i.Optimizer),
+		namedWell("codec", p.Codec),
+		oneOf("merged codec", p.Merged, MergedCodecs()...),
+		oneOf("topology", p.Topology, Topologies()...),
+		namedWell("aggregator", p.Aggregator),
+		namedWell("outer rule", o.Rule),
 		finite("inner", i.LR, i.Momentum, i.Beta1, i.Beta2, i.Eps, i.WeightDecay, i.Clip, i.Decay),
 		finite("outer", o.LR, o.Momentum, o.Beta1, o.Beta2, o.Eps, o.WeightDecay, o.Clip),
 		inRange("batch", uint64(i.Batch), 1, 1<<16),
@@ -273,7 +291,8 @@ func (g *Genesis) check() error {
 	)
 }
 
-// OpenGenesis decodes a sealed genesis and returns it with the run's id.
+// OpenGenesis decodes a sealed genesis and returns it with the run's id. Whether this
+// program knows all that it names is another question: see elastic/version.Known.
 func OpenGenesis(b []byte) (Genesis, RunID, error) {
 	var g Genesis
 	e, err := OpenBlock(b)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/netsim/proc"
+	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/wire"
 )
 
 func (a *app) demoCmd() *cobra.Command {
@@ -43,13 +45,13 @@ func (a *app) demoCmd() *cobra.Command {
 			return nil
 		}}
 	f := cmd.Flags()
-	f.StringVar(&cfg.Task, "task", "mnist", "mnist or text")
+	f.StringVar(&cfg.Task, "task", "mnist", strings.Join(train.Tasks(), ", "))
 	f.IntVar(&cfg.Peers, "peers", 4, "peers")
 	f.Uint64Var(&cfg.Rounds, "rounds", 0, "rounds (default: the preset's)")
 	f.Uint32Var(&cfg.Steps, "steps", 0, "local steps of a round (default: the preset's)")
 	f.StringVar(&cfg.Preset, "preset", "diloco", "see hived run presets")
 	f.Uint32Var(&cfg.Group, "group", 0, "most peers that average as one group, 2 to 32 (default 32)")
-	f.StringVar(&cfg.Topology, "topology", "", "allgather or butterfly (default: the preset's)")
+	f.StringVar(&cfg.Topology, "topology", "", strings.Join(wire.Topologies(), ", ")+" (default: the preset's)")
 	f.StringVar(&kill, "kill", "", "PEER@ROUND: kill -9 a peer after a round, restart it two rounds later")
 	f.IntVar(&cfg.Lose, "lose", 0, "after half the rounds, lose this many peers with their disks and join as many fresh ones")
 	f.StringVar(&cfg.Keep, "keep", "", "keep everything in this directory")

@@ -3,11 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/apiary-net/hived/daemon"
 	"github.com/apiary-net/hived/elastic/rules"
+	"github.com/apiary-net/hived/tensorops/codec"
+	"github.com/apiary-net/hived/train"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -41,17 +44,17 @@ func (a *app) runNew() *cobra.Command {
 			return nil
 		}}
 	f := cmd.Flags()
-	f.StringVar(&s.Task, "task", "mnist", "mnist or text")
+	f.StringVar(&s.Task, "task", "mnist", strings.Join(train.Tasks(), ", "))
 	f.StringVar(&s.Preset, "preset", "diloco", "see hived run presets")
 	f.Uint64Var(&s.Rounds, "rounds", 0, "rounds (default: the preset's)")
 	f.Uint32Var(&s.Steps, "steps", 0, "local steps of a round (default: the preset's)")
 	f.Uint32Var(&s.Batch, "batch", 0, "samples of a local step (default: the task's)")
 	f.Uint32Var(&s.MinPeers, "min-peers", 1, "peers that must be ready before the first round")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of start weights and of the order of samples")
-	f.StringVar(&s.Codec, "codec", "", "none, bf16 or int8 (default: the preset's)")
+	f.StringVar(&s.Codec, "codec", "", strings.Join(codec.Names(), ", ")+" (default: the preset's)")
 	f.Uint32Var(&s.Snapshot, "snapshot", 0, "versions from one striped snapshot to the next (default 8)")
 	f.Uint32Var(&s.Group, "group", 0, "most peers that average as one group, 2 to 32 (default 32)")
-	f.StringVar(&s.Topology, "topology", "", "allgather or butterfly (default: the preset's)")
+	f.StringVar(&s.Topology, "topology", "", strings.Join(wire.Topologies(), ", ")+" (default: the preset's)")
 	f.StringSliceVar(&s.Allow, "allow", nil, "peer id that may become a member; may be given again; none: everybody")
 	return cmd
 }

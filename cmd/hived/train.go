@@ -63,7 +63,7 @@ again, and ends with the same bits.`,
 			return a.train(c, r, base, f)
 		}}
 	fl := cmd.Flags()
-	fl.StringVar(&f.task, "task", "mnist", "without FILE: mnist or text")
+	fl.StringVar(&f.task, "task", "mnist", "without FILE: "+strings.Join(train.Tasks(), ", "))
 	fl.StringVar(&f.split, "eval", "", "split that is evaluated at the end (default: the file's)")
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the training (default: the file's, or its name)")
 	fl.StringArrayVar(&f.set, "set", nil, "KEY=VALUE: change a key of the file, as data.fold=2")
@@ -91,7 +91,7 @@ func (f trainFlags) load(c *cobra.Command, args []string) (r train.RunFile, base
 	} else {
 		var ok bool
 		if r, ok = train.TaskFile(f.task); !ok {
-			return r, "", exit.Fail(exit.Usage, nil, "task %q, want mnist or text, or name a run file", f.task)
+			return r, "", exit.Fail(exit.Usage, nil, "task %q is not one of %s, and no run file is named", f.task, strings.Join(train.Tasks(), ", "))
 		}
 		r.Data.Path = os.Getenv("HIVED_DATA")
 	}

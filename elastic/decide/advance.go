@@ -18,20 +18,17 @@ func (m *Machine) advance(now time.Time) []Command {
 	if m.heldBack {
 		m.heldBack = false
 		out = m.replay(now)
-		if m.turned {
-			panic("elastic: a held announcement decided a record")
-		}
 	}
 	if m.applied < m.Head().Round && !m.applying && !m.start.IsZero() && m.mayApply(now) {
 		m.applying = true
-		out = append(out, Apply{m.Head(), m.prev()})
+		out = append(out, Apply{Record: m.Head(), Prev: m.prev(), Attested: m.attested(m.Head().Round)})
 	}
 	if m.Head().Last {
 		return slices.Concat(out, m.end(), m.wake(now))
 	}
 	out = append(out, m.train(now)...)
 	out = append(out, m.fetch(now)...)
-	if m.Grouped() {
+	if m.grouped() {
 		out = append(out, m.member(now)...)
 		out = append(out, m.fetchResults()...)
 		out = append(out, m.resultHave(now)...)
@@ -56,23 +53,23 @@ func (m *Machine) begin(now time.Time) []Command {
 		return nil
 	}
 	var out []Command
-	g := m.Cfg.Genesis
-	if g.Admission.Admits(m.Cfg.Self) && (!m.Round.ready || due(m.Round.readyAgain, now)) {
-		m.Round.ready = true
+	g := m.cfg.Genesis
+	if g.Admission.Admits(m.cfg.Self) && (!m.round.ready || due(m.round.readyAgain, now)) {
+		m.round.ready = true
 		out = append(out, m.sayReady(0, m.start, m.audience(wire.KindReady, now)))
 		if g.MinPeers > g.Group { // only the creator was told, and it may be away
-			m.Round.readyAgain = now.Add(readyAgain)
-			out = append(out, Wake{m.Round.readyAgain})
+			m.round.readyAgain = now.Add(readyAgain)
+			out = append(out, Wake{m.round.readyAgain})
 		}
 	}
-	if m.Cfg.Self != g.Creator || m.Round.proposed || len(m.readys) < int(g.MinPeers) {
+	if m.cfg.Self != g.Creator || m.round.proposed || len(m.readys) < int(g.MinPeers) {
 		return append(out, m.replay(now)...) // the start record may have come first
 	}
-	r, err := rules.ComposeStart(g, m.Cfg.Run, m.start, m.starters())
+	r, err := rules.ComposeStart(g, m.cfg.Run, m.start, m.starters())
 	if err != nil {
 		return out
 	}
-	m.Round.proposed = true
+	m.round.proposed = true
 	return append(out, Say{Kind: wire.KindProposal, Round: 0, Body: r, Slot: Slot("start", 0)})
 }
 
@@ -83,12 +80,12 @@ const readyAgain = 10 * time.Second
 // at most as many as there are seats with the creator among them: one peer with another version
 // must not keep the others from starting.
 func (m *Machine) starters() []wire.Envelope {
-	creator := m.Cfg.Genesis.Creator
-	out := Values(m.readys, func(e wire.Envelope) bool {
+	creator := m.cfg.Genesis.Creator
+	out := values(m.readys, func(e wire.Envelope) bool {
 		r, err := wire.Read[wire.Ready](e)
-		return e.Round == 0 && err == nil && r.Version == m.start && m.Cfg.Genesis.Admission.Admits(e.Sender)
+		return e.Round == 0 && err == nil && r.Version == m.start && m.cfg.Genesis.Admission.Admits(e.Sender)
 	})
-	for i := 0; len(out) > m.Cfg.Genesis.Seats(); {
+	for i := 0; len(out) > m.cfg.Genesis.Seats(); {
 		if i = len(out) - 1; out[i].Sender == creator {
 			i--
 		}
@@ -98,16 +95,16 @@ func (m *Machine) starters() []wire.Envelope {
 }
 
 func (m *Machine) sayReady(version uint64, id wire.CID, to []wire.PeerID) Command {
-	g := m.Cfg.Genesis
+	g := m.cfg.Genesis
 	return Say{Kind: wire.KindReady, Round: version, Slot: Slot("ready", version), To: to,
 		Body: &wire.Ready{Version: id, Schema: g.Schema, Data: g.Data[0].Root}}
 }
 
-// Every keeps all values.
-func Every(wire.Envelope) bool { return true }
+// every keeps all values.
+func every(wire.Envelope) bool { return true }
 
-// Values returns the envelopes of m that keep holds for, by sender.
-func Values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) []wire.Envelope {
+// values returns the envelopes of m that keep holds for, by sender.
+func values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) []wire.Envelope {
 	out := make([]wire.Envelope, 0, len(m))
 	for _, e := range m {
 		if keep(e) {
@@ -122,19 +119,19 @@ func Values[K comparable](m map[K]wire.Envelope, keep func(wire.Envelope) bool) 
 // does its work of the open round all the same: the record that puts it to rest ends
 // that round, and its group counts on its vote.
 func (m *Machine) train(now time.Time) []Command {
-	r := &m.Round
+	r := &m.round
 	if m.applied != m.Head().Round || m.applying {
 		return nil
 	}
 	var out []Command
-	share := r.plan.Share(m.Cfg.Self)
-	if m.leaving && !r.left && (share != nil || m.Head().Table.Of(m.Cfg.Self) > 0) {
+	share := r.plan.Share(m.cfg.Self)
+	if m.leaving && !r.left && (share != nil || m.Head().Table.Of(m.cfg.Self) > 0) {
 		r.left = true
 		out = append(out, Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: Slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"},
 			To: m.audience(wire.KindLeave, now)})
 	}
 	if share == nil {
-		if r.ready || m.leaving || !m.seated(m.Cfg.Self) && !m.Cfg.Genesis.Admission.Admits(m.Cfg.Self) {
+		if r.ready || m.leaving || !m.seated(m.cfg.Self) && !m.cfg.Genesis.Admission.Admits(m.cfg.Self) {
 			return out
 		}
 		r.ready = true
@@ -152,28 +149,68 @@ func (m *Machine) train(now time.Time) []Command {
 // stands in for owners that are gone or silent at the deadline.
 func (m *Machine) fetch(now time.Time) []Command {
 	var out []Command
-	rest := m.Cfg.Genesis.Preset.Reduced() && (m.Overdue(now) || slices.ContainsFunc(m.SilentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
-	if !rest && (!m.Round.unasked || !m.shown(now)) {
+	rest := m.cfg.Genesis.Preset.Reduced() && (m.overdue(now) || slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
+	if !rest && (!m.round.unasked || !m.shown(now)) {
 		return nil
 	}
-	m.Round.unasked = false
+	m.round.unasked = false
 	for _, d := range m.sortedHeaders() {
-		k := m.Round.Headers[d]
+		k := m.round.headers[d]
 		if rest && k.item.State == wire.HaveWhole && !k.rest {
 			k.rest = true
-			out = append(out, FetchBody{Env: k.env, Header: k.header, Rest: true})
+			out = append(out, m.fetchBody(k, true))
 		}
 		if k.item.State == wire.HaveSeen && !k.asked {
 			k.asked = true
-			out = append(out, FetchBody{Env: k.env, Header: k.header})
+			out = append(out, m.fetchBody(k, false))
+		}
+	}
+	return out
+}
+
+// fetchBody asks for one body, with rest also for the parts of silent owners.
+func (m *Machine) fetchBody(k *known, rest bool) FetchBody {
+	c := FetchBody{Env: k.env, Header: k.header, Parts: m.ownParts(k.env.Sender, rest)}
+	if m.applied+1 == k.env.Round {
+		c.Base = m.version
+	}
+	if m.grouped() {
+		c.From = m.companions()
+	}
+	return c
+}
+
+// ownParts names the parts of a sender's body that this peer holds in the open
+// round under a reduced topology; else nil. Those are the parts that it owns; of
+// the parts that the sender owns itself those of the member before it, so that no
+// part lives with its sender alone; and with rest those of silent owners.
+func (m *Machine) ownParts(sender wire.PeerID, rest bool) []byte {
+	if !m.cfg.Genesis.Preset.Reduced() {
+		return nil
+	}
+	members := m.round.plan.Peers()
+	self := slices.Index(members, m.cfg.Self)
+	silent := map[wire.PeerID]bool{}
+	if rest {
+		for _, p := range m.silentOwners() {
+			silent[p] = true
+		}
+	}
+	out := make([]byte, (len(m.cfg.Parts)+7)/8)
+	for i, o := range rules.PartOwners(m.cfg.Parts, len(members)) {
+		if members[o] == sender && len(members) > 1 {
+			o = (o + 1) % len(members)
+		}
+		if self >= 0 && o == self || silent[members[o]] {
+			out[i/8] |= 1 << (i % 8)
 		}
 	}
 	return out
 }
 
 func (m *Machine) sortedHeaders() []wire.Digest {
-	out := make([]wire.Digest, 0, len(m.Round.Headers))
-	for d := range m.Round.Headers {
+	out := make([]wire.Digest, 0, len(m.round.headers))
+	for d := range m.round.headers {
 		out = append(out, d)
 	}
 	slices.SortFunc(out, wire.Digest.Compare)
@@ -183,18 +220,18 @@ func (m *Machine) sortedHeaders() []wire.Digest {
 // have says what this voter holds: when nothing is awaited any more, or at the
 // deadline and at every change after it.
 func (m *Machine) have(now time.Time) []Command {
-	if !m.speaks(m.Cfg.Self) {
+	if !m.speaks(m.cfg.Self) {
 		return nil
 	}
-	if !m.Overdue(now) && m.waits(now, m.Round.plan.Peers(), m.Round.haves, m.Head().Table) {
+	if !m.overdue(now) && m.waits(now, m.round.plan.Peers(), m.round.haves, m.Head().Table) {
 		return nil
 	}
-	return m.sayHave(now, wire.KindHave, m.Round.haves, m.items)
+	return m.sayHave(now, wire.KindHave, m.round.haves, m.items)
 }
 
 // sayHave says a HAVE of one kind in the open round, if it would be news.
 func (m *Machine) sayHave(now time.Time, kind wire.Kind, b *book, known func() []wire.HaveItem) []Command {
-	h, r := b.say(known), m.Round.plan.Round
+	h, r := b.say(known), m.round.plan.Round
 	if h == nil {
 		return nil
 	}
@@ -205,15 +242,15 @@ func (m *Machine) sayHave(now time.Time, kind wire.Kind, b *book, known func() [
 func (m *Machine) items() []wire.HaveItem {
 	items := []wire.HaveItem{}
 	for _, d := range m.sortedHeaders() {
-		items = append(items, m.Round.Headers[d].item)
+		items = append(items, m.round.headers[d].item)
 	}
 	return items
 }
 
 // propose composes the record if this peer leads the next instance.
 func (m *Machine) propose(now time.Time) []Command {
-	head, r := m.Head(), &m.Round
-	if r.proposed || r.running || r.proposal != nil || m.Leader() != m.Cfg.Self {
+	head, r := m.Head(), &m.round
+	if r.proposed || r.running || r.proposal != nil || m.leader() != m.cfg.Self {
 		return nil
 	}
 	if m.lacksOwners(now) || !head.Table.Quorum(m.haveWeight()) {
@@ -234,35 +271,35 @@ const ownerGrace = time.Second
 // lacksOwners reports whether, under a reduced topology, the word of an owner is
 // still awaited: a part that only it holds would be left out.
 func (m *Machine) lacksOwners(now time.Time) bool {
-	if !m.Cfg.Genesis.Preset.Reduced() || !now.Before(m.Learnt.Add(m.Round.plan.Deadline+ownerGrace)) {
+	if !m.cfg.Genesis.Preset.Reduced() || !now.Before(m.learnt.Add(m.round.plan.Deadline+ownerGrace)) {
 		return false
 	}
-	return slices.ContainsFunc(m.SilentOwners(), func(p wire.PeerID) bool { return !m.isGone(p, now) })
+	return slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return !m.isGone(p, now) })
 }
 
 // inputs returns what is known for the open round, without what would have no
 // place in its record.
 func (m *Machine) inputs() rules.Inputs {
-	head, r := m.Head(), &m.Round
+	head, r := m.Head(), &m.round
 	in := rules.Inputs{
-		Haves: Values(r.haves.by, Every),
-		Attests: Values(m.attests, func(e wire.Envelope) bool {
+		Haves: values(r.haves.by, every),
+		Attests: values(m.attests, func(e wire.Envelope) bool {
 			return e.Round > head.Certified.Round && e.Round < r.plan.Round && head.Table.Of(e.Sender) > 0
 		}),
-		Leaves: Values(m.leaves, func(e wire.Envelope) bool { return e.Round == r.plan.Round && m.seated(e.Sender) }),
+		Leaves: values(m.leaves, func(e wire.Envelope) bool { return e.Round == r.plan.Round && m.seated(e.Sender) }),
 	}
-	if m.Grouped() {
-		for _, r := range m.Round.byGroup {
+	if m.grouped() {
+		for _, r := range m.round.byGroup {
 			in.Groups = append(in.Groups, r.GroupResult)
 		}
 	} else {
 		for _, d := range m.sortedHeaders() {
-			in.Headers = append(in.Headers, r.Headers[d].env)
+			in.Headers = append(in.Headers, r.headers[d].env)
 		}
 	}
 	in.Merged = m.commonMerged()
-	room := m.Cfg.Genesis.Seats() - len(head.Roster)
-	in.Readys = Values(m.readys, func(e wire.Envelope) bool {
+	room := m.cfg.Genesis.Seats() - len(head.Roster)
+	in.Readys = values(m.readys, func(e wire.Envelope) bool {
 		// Who is planned has said what it has to say with its header: an older READY
 		// must not keep a peer active that has died since.
 		return e.Round+rules.MaxReadyBehind >= r.plan.Round && e.Round < r.plan.Round && r.plan.Share(e.Sender) == nil
@@ -282,7 +319,7 @@ func (m *Machine) inputs() rules.Inputs {
 
 // haveWeight returns the weight of the voters whose HAVE is known.
 func (m *Machine) haveWeight() uint64 {
-	return m.Round.haves.weight(m.Head().Table)
+	return m.round.haves.weight(m.Head().Table)
 }
 
 // commonMerged returns the list of a window's merged gradients that most
@@ -291,9 +328,9 @@ func (m *Machine) commonMerged() []wire.CID {
 	var best []wire.CID
 	most := 0
 	for _, d := range m.sortedHeaders() {
-		list := m.Round.Headers[d].merged
+		list := m.round.headers[d].merged
 		agree := 0
-		for _, k := range m.Round.Headers {
+		for _, k := range m.round.headers {
 			if k.item.State == wire.HaveWhole && len(k.merged) <= len(list) && slices.Equal(k.merged, list[:len(k.merged)]) {
 				agree++
 			}
@@ -309,27 +346,27 @@ func (m *Machine) commonMerged() []wire.CID {
 // time-out, which is half as long once more than a third of the weight has begun:
 // those may have what is still on its way to here.
 func (m *Machine) instance(now time.Time) []Command {
-	r, head := &m.Round, m.Head()
-	table := m.Cfg.Voters.Table(m.next)
-	if r.running || table.Of(m.Cfg.Self) == 0 {
+	r, head := &m.round, m.Head()
+	table := m.cfg.Voters.Table(m.next)
+	if r.running || table.Of(m.cfg.Self) == 0 {
 		return nil
 	}
 	if r.quorumAt.IsZero() && head.Table.Quorum(m.haveWeight()) {
 		r.quorumAt = now
 	}
-	if r.begunAt.IsZero() && table.More(m.Cfg.Voters.Held(m.next)) {
+	if r.begunAt.IsZero() && table.More(m.cfg.Voters.Held(m.next)) {
 		r.begunAt = now
 	}
 	late := due(after(r.quorumAt, m.proposalTimeout()), now) || due(after(r.begunAt, m.proposalTimeout()/2), now)
 	if r.proposal == nil && !late {
-		leader := m.Leader()
+		leader := m.leader()
 		lost := due(after(r.quorumAt, m.proposalTimeout()/4), now) || !r.begunAt.IsZero()
-		if !lost || r.fetched[m.next] || leader == m.Cfg.Self {
+		if !lost || r.fetched[m.next] || leader == m.cfg.Self {
 			return nil
 		}
 		// It was lost, or is too big for a topic.
 		r.fetched[m.next] = true
-		return []Command{PullFrom{leader}}
+		return m.pull(now, leader)
 	}
 	r.running = true
 	return []Command{StartInstance{Instance: m.next, Base: head, Proposal: r.proposal}}
@@ -346,40 +383,40 @@ func after(t time.Time, d time.Duration) time.Time {
 // proposalTimeout doubles with each base decision in a row, and is short while
 // the leader is not connected.
 func (m *Machine) proposalTimeout() time.Duration {
-	if _, gone := m.gone[m.Leader()]; gone {
-		return m.Cfg.ProposalTimeout / 8
+	if _, gone := m.gone[m.leader()]; gone {
+		return m.cfg.ProposalTimeout / 8
 	}
-	return m.Cfg.ProposalTimeout << min(m.bases, 5)
+	return m.cfg.ProposalTimeout << min(m.bases, 5)
 }
 
 // wake asks for the next moment at which something may be due.
 func (m *Machine) wake(now time.Time) []Command {
 	var at time.Time
-	if m.Round.plan != nil {
-		at = m.Learnt.Add(m.Round.plan.Deadline)
+	if m.round.plan != nil {
+		at = m.learnt.Add(m.round.plan.Deadline)
 	}
 	add := func(t time.Time) {
 		if t.After(now) && (!at.After(now) || t.Before(at)) {
 			at = t
 		}
 	}
-	if m.Cfg.Genesis.Preset.Reduced() {
+	if m.cfg.Genesis.Preset.Reduced() {
 		add(at.Add(ownerGrace))
 	}
-	if !m.Round.running && m.Round.plan != nil {
-		add(after(m.Round.quorumAt, m.proposalTimeout()))
-		add(after(m.Round.quorumAt, m.proposalTimeout()/4))
-		add(after(m.Round.begunAt, m.proposalTimeout()/2))
+	if !m.round.running && m.round.plan != nil {
+		add(after(m.round.quorumAt, m.proposalTimeout()))
+		add(after(m.round.quorumAt, m.proposalTimeout()/4))
+		add(after(m.round.begunAt, m.proposalTimeout()/2))
 	}
 	m.groupsWake(now, add)
-	if m.Round.plan != nil && (len(m.Round.away) > 0 || m.Grouped()) {
-		add(m.Learnt.Add(m.typical()))
+	if m.round.plan != nil && (len(m.round.away) > 0 || m.grouped()) {
+		add(m.learnt.Add(m.typical()))
 	}
 	if m.applied < m.Head().Round && !m.applying && !m.mayApply(now) {
 		add(m.helpAt())
 	}
 	for _, since := range m.gone {
-		add(since.Add(m.Cfg.GoneAfter))
+		add(since.Add(m.cfg.GoneAfter))
 	}
 	if !at.After(now) {
 		return nil

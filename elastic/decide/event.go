@@ -46,7 +46,7 @@ type Started struct {
 	Env    wire.Envelope
 }
 
-// Applied is the end of what Apply asked for: the version of a round exists
+// appliedRound is the end of what Apply asked for: the version of a round exists
 // here and is durable.
 type Applied struct {
 	Round   uint64
@@ -66,6 +66,25 @@ type GroupMerged struct {
 // Tick says that time has passed.
 type Tick struct{}
 
+// Persisted answers PersistRecord and PersistCert: what was decided is durable, and
+// the agreement has heard of it. It is the next event after that batch; a caller whose
+// write failed steps the machine no more.
+type Persisted struct{}
+
+// Begun says that the run begins here, and who is connected.
+type Begun struct{ Connected []wire.PeerID }
+
+// Due says once a second who is connected, and answers AskAround: somebody may be
+// asked for what is lacking.
+type Due struct{ Connected []wire.PeerID }
+
+// Pulled is the end of a Pull and of what it brought.
+type Pulled struct{ Peer wire.PeerID }
+
+// Leaving says that this peer wants to leave, and whether nobody is connected. It is
+// said again until a Left answers it.
+type Leaving struct{ Alone bool }
+
 // Connected says that the connection to a peer came up or went down.
 type Connected struct {
 	Peer wire.PeerID
@@ -81,6 +100,11 @@ func (Started) event()     {}
 func (Applied) event()     {}
 func (GroupMerged) event() {}
 func (Tick) event()        {}
+func (Persisted) event()   {}
+func (Begun) event()       {}
+func (Due) event()         {}
+func (Pulled) event()      {}
+func (Leaving) event()     {}
 func (Connected) event()   {}
 
 // TrainFailed says that the local work of a round could not be done or kept, and
@@ -90,7 +114,8 @@ type TrainFailed struct {
 	Err   error
 }
 
-// Command is something that a Machine wants done. A batch is executed in order.
+// Command is something that a Machine wants done. A batch is executed in order. A
+// PersistRecord or PersistCert is the last one of its batch.
 type Command interface{ command() }
 
 // PersistRecord makes a decided record durable, with what proves it: Cert, or
@@ -127,14 +152,58 @@ type Train struct {
 // StopTraining abandons local work: its round was decided.
 type StopTraining struct{ Round uint64 }
 
-// FetchBody asks for a contribution's body, to be checked. Under a reduced
-// topology only the own parts are asked for, or with Rest also those of owners
-// that have not said what they hold.
+// FetchBody asks for a contribution's body, to be checked.
 type FetchBody struct {
 	Env    wire.Envelope
 	Header wire.Header
-	Rest   bool
+	Base   wire.CID // version that it must be trained from; zero: not here yet
+	// Parts is the bitmap of the parts to be fetched under a reduced topology; nil
+	// is all of them.
+	Parts []byte
+	// From names those who may have it besides its sender; nil is all that are
+	// connected.
+	From []wire.PeerID
 }
+
+// ShowTo lets peers have the bodies of the open round.
+type ShowTo struct{ Peers []wire.PeerID }
+
+// ShowAll lets everybody have the bodies of the open round: its deadline has passed.
+type ShowAll struct{}
+
+// EndWindow ends the own window of a round: another member has ended it.
+type EndWindow struct {
+	Round uint64
+	// Committed says that a member has said its header: a window that has not begun
+	// yet is not begun. Else a member has lost its connection, and may come back.
+	Committed bool
+}
+
+// Connect asks for the connections that the open round needs; a Connected that is
+// not up answers for each peer that cannot be reached.
+type Connect struct{ Peers []wire.PeerID }
+
+// Rebroadcast has the engine say again what a new connection may lack.
+type Rebroadcast struct{}
+
+// AskAround asks for a Due at once.
+type AskAround struct{}
+
+// Pull asks a peer for what is lacking here. A Pulled answers it.
+type Pull struct {
+	Peer    wire.PeerID
+	Request wire.PullRequest
+}
+
+// Waiting says for whom the open round waits beyond its deadline.
+type Waiting struct {
+	Round         uint64
+	Peers, Voters []wire.PeerID
+	Since         time.Duration
+}
+
+// Left says that this peer may go.
+type Left struct{}
 
 // StartInstance starts the engine.
 type StartInstance struct {
@@ -142,17 +211,19 @@ type StartInstance struct {
 	Base, Proposal *wire.Record
 }
 
-// Apply asks for the version that a decided record gives.
-type Apply struct{ Record, Prev *wire.Record }
+// Apply asks for the version that a decided record gives. Attested is what more than
+// a third of the weight computed, or zero.
+type Apply struct {
+	Record, Prev *wire.Record
+	Attested     wire.Attest
+}
 
-// PullRecord asks for the bytes of a record that a certificate names.
-type PullRecord struct{ Cert wire.Cert }
-
-// PullFrom asks a peer that is ahead for what it knows.
-type PullFrom struct{ Peer wire.PeerID }
-
-// MergeGroup asks for the merge of what a group's cut counts.
-type MergeGroup struct{ View *rules.GroupView }
+// MergeGroup asks for the merge of what a group's cut counts, by its members.
+type MergeGroup struct {
+	Round   uint64
+	View    *rules.GroupView
+	Members []wire.PeerID
+}
 
 // FetchGroup asks for the merged update of another group, to be checked; a
 // BodyChecked with the outcome's digest answers.
@@ -183,8 +254,15 @@ func (StopTraining) command()  {}
 func (FetchBody) command()     {}
 func (StartInstance) command() {}
 func (Apply) command()         {}
-func (PullRecord) command()    {}
-func (PullFrom) command()      {}
+func (Pull) command()          {}
+func (AskAround) command()     {}
+func (ShowTo) command()        {}
+func (ShowAll) command()       {}
+func (EndWindow) command()     {}
+func (Connect) command()       {}
+func (Rebroadcast) command()   {}
+func (Waiting) command()       {}
+func (Left) command()          {}
 func (RoundDone) command()     {}
 func (MergeGroup) command()    {}
 func (FetchGroup) command()    {}

@@ -72,13 +72,13 @@ func (m *Machine) hear(now time.Time, e wire.Envelope) []Command {
 	case wire.KindReady:
 		m.hearReady(e)
 	case wire.KindAttest:
-		return m.hearAttest(e)
+		return m.hearAttest(now, e)
 	case wire.KindLeave:
 		if m.seated(e.Sender) {
 			m.leaves[e.Sender] = e
 		}
 	case wire.KindStop:
-		if e.Sender == m.Cfg.Genesis.Creator {
+		if e.Sender == m.cfg.Genesis.Creator {
 			m.stop = &e
 		}
 	case wire.KindProposal:
@@ -98,7 +98,7 @@ func (m *Machine) seated(p wire.PeerID) bool {
 }
 
 func (m *Machine) hearReady(e wire.Envelope) {
-	g := m.Cfg.Genesis
+	g := m.cfg.Genesis
 	r, err := wire.Read[wire.Ready](e)
 	if err != nil || r.Schema != g.Schema || r.Data != g.Data[0].Root {
 		return
@@ -107,9 +107,9 @@ func (m *Machine) hearReady(e wire.Envelope) {
 	switch {
 	case ok && old.Round > e.Round:
 		return
-	case len(m.h) == 0 && g.MinPeers > g.Group && m.Cfg.Self != g.Creator && e.Sender != m.Cfg.Self:
+	case len(m.h) == 0 && g.MinPeers > g.Group && m.cfg.Self != g.Creator && e.Sender != m.cfg.Self:
 		return // of many starters only the creator keeps a list
-	case ok, m.seated(e.Sender), e.Sender == g.Creator, e.Sender == m.Cfg.Self:
+	case ok, m.seated(e.Sender), e.Sender == g.Creator, e.Sender == m.cfg.Self:
 	case !g.Admission.Admits(e.Sender), len(m.readys) >= g.Seats()+3*wire.MaxMembers:
 		return // newcomers never take the room of members
 	}
@@ -118,7 +118,7 @@ func (m *Machine) hearReady(e wire.Envelope) {
 
 // hearAttest keeps attestations of versions that are not certified yet, and
 // notices that others are ahead.
-func (m *Machine) hearAttest(e wire.Envelope) []Command {
+func (m *Machine) hearAttest(now time.Time, e wire.Envelope) []Command {
 	if m.Head() == nil || m.Head().Table.Of(e.Sender) == 0 {
 		return nil
 	}
@@ -129,25 +129,25 @@ func (m *Machine) hearAttest(e wire.Envelope) []Command {
 		m.attests[k] = e
 	}
 	if e.Round > m.Head().Round {
-		return m.behind(e)
+		return m.behind(now, e)
 	}
 	return nil
 }
 
 // behind pulls from a peer that is ahead. Of the many that a large swarm hears of
 // the first is asked, as a record is large; the others' turn comes with the clock.
-func (m *Machine) behind(e wire.Envelope) []Command {
-	if m.Grouped() && m.Round.asked {
+func (m *Machine) behind(now time.Time, e wire.Envelope) []Command {
+	if m.grouped() && m.round.asked {
 		return nil
 	}
-	m.Round.asked = true
-	return []Command{PullFrom{e.Sender}}
+	m.round.asked = true
+	return m.pull(now, e.Sender)
 }
 
 func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
-	r := &m.Round
+	r := &m.round
 	if r.plan == nil || e.Round > r.plan.Round {
-		return m.keep(e)
+		return m.keep(now, e)
 	}
 	if e.Round < r.plan.Round {
 		return nil
@@ -159,11 +159,11 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 	case wire.KindGroupHave, wire.KindGroupCut, wire.KindGroupVote, wire.KindGroup:
 		return m.hearGroup(e)
 	}
-	if _, ok := slices.BinarySearchFunc(m.Exchanging(), e.Sender, wire.PeerID.Compare); !ok {
+	if _, ok := slices.BinarySearchFunc(m.exchanging(), e.Sender, wire.PeerID.Compare); !ok {
 		return nil
 	}
 	d := e.Digest()
-	if r.Headers[d] != nil {
+	if r.headers[d] != nil {
 		return nil
 	}
 	h, err := wire.Read[wire.Header](e)
@@ -171,12 +171,16 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 		return nil
 	}
 	k := &known{env: e, header: *h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: m.sinceLearnt(now)}}
-	r.Headers[d], r.of[e.Sender], r.unasked = k, append(r.of[e.Sender], k), true
+	r.headers[d], r.of[e.Sender], r.unasked = k, append(r.of[e.Sender], k), true
 	r.haves.changed = true
 	if r.group != nil {
 		r.group.haves.changed = true
 	}
-	return nil
+	out := []Command{ShowTo{[]wire.PeerID{e.Sender}}}
+	if e.Sender != m.cfg.Self {
+		out = append(out, EndWindow{Round: e.Round, Committed: true})
+	}
+	return out
 }
 
 func (m *Machine) hearHave(e wire.Envelope) {
@@ -187,27 +191,27 @@ func (m *Machine) hearHave(e wire.Envelope) {
 	if err != nil || !m.plausible(h) {
 		return
 	}
-	m.Round.haves.hear(e, h.Seq)
+	m.round.haves.hear(e, h.Seq)
 }
 
 // plausible reports whether h is as long as what it says: the record embeds it,
 // and one voter's padding must not make the record too big to be told.
 func (m *Machine) plausible(h *wire.Have) bool {
 	parts := 0
-	if m.Cfg.Genesis.Preset.Reduced() {
-		parts = (m.Cfg.Parts + 7) / 8
+	if m.cfg.Genesis.Preset.Reduced() {
+		parts = (len(m.cfg.Parts) + 7) / 8
 	}
 	for _, it := range h.Items {
 		if n := len(it.Parts); n != 0 && n != parts {
 			return false
 		}
 	}
-	return len(h.Items) <= 4*len(m.Round.plan.Shares) // two headers each, and two of an earlier life
+	return len(h.Items) <= 4*len(m.round.plan.Shares) // two headers each, and two of an earlier life
 }
 
 // keep holds what is for a later round or instance and asks its sender for what
 // lies between.
-func (m *Machine) keep(e wire.Envelope) []Command {
+func (m *Machine) keep(now time.Time, e wire.Envelope) []Command {
 	if m.Head() == nil || !m.seated(e.Sender) {
 		return nil
 	}
@@ -221,8 +225,8 @@ func (m *Machine) keep(e wire.Envelope) []Command {
 	if _, again := m.ahead[k]; again || mine < maxAheadOfMember && len(m.ahead) < maxAhead {
 		m.ahead[k] = e
 	}
-	if e.Kind != wire.KindProposal && m.Round.plan != nil && e.Round > m.Round.plan.Round {
-		return m.behind(e)
+	if e.Kind != wire.KindProposal && m.round.plan != nil && e.Round > m.round.plan.Round {
+		return m.behind(now, e)
 	}
 	return nil
 }
@@ -235,7 +239,7 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 		return nil
 	}
 	if len(m.h) == 0 {
-		if r.Round == 0 && e.Sender == m.Cfg.Genesis.Creator {
+		if r.Round == 0 && e.Sender == m.cfg.Genesis.Creator {
 			if m.start.IsZero() {
 				if len(m.ahead) < maxAhead {
 					m.ahead[aheadKey{e.Kind, 0, e.Sender}] = e
@@ -246,37 +250,37 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 		}
 		return nil
 	}
-	if r.Round == 0 || m.Round.plan == nil {
+	if r.Round == 0 || m.round.plan == nil {
 		return nil
 	}
 	if e.Round > m.next {
-		return m.keep(e)
+		return m.keep(now, e)
 	}
-	if e.Round < m.next || r.Round != m.Round.plan.Round || e.Sender != m.Leader() {
+	if e.Round < m.next || r.Round != m.round.plan.Round || e.Sender != m.leader() {
 		return nil
 	}
-	if m.Round.proposal != nil || m.setting().Validate(r) != nil {
+	if m.round.proposal != nil || m.setting().Validate(r) != nil {
 		return nil
 	}
-	m.Round.proposals[r.Digest()] = r
-	m.Round.proposal, m.Round.proposalEnv = r, &e
+	m.round.proposals[r.Digest()] = r
+	m.round.proposal, m.round.proposalEnv = r, &e
 	return nil
 }
 
 // checked books the end of a body's fetch.
 func (m *Machine) checked(now time.Time, ev BodyChecked) {
-	if r := m.Round.results[ev.Header]; r != nil {
+	if r := m.round.results[ev.Header]; r != nil {
 		m.checkedResult(now, r, ev)
 		return
 	}
-	k := m.Round.Headers[ev.Header]
+	k := m.round.headers[ev.Header]
 	if k == nil {
 		return
 	}
-	if g := m.Round.group; g != nil {
+	if g := m.round.group; g != nil {
 		g.haves.changed = true
 	}
-	m.Round.haves.changed = true
+	m.round.haves.changed = true
 	if k.item.State != wire.HaveSeen {
 		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
 			k.item.Parts = union(k.item.Parts, ev.Parts)
@@ -284,7 +288,7 @@ func (m *Machine) checked(now time.Time, ev BodyChecked) {
 		return
 	}
 	if !m.found(now, &k.item, ev) {
-		k.asked, m.Round.unasked = false, true // not to be had yet: ask again
+		k.asked, m.round.unasked = false, true // not to be had yet: ask again
 	}
 	k.merged = ev.Merged
 }
@@ -306,7 +310,7 @@ func (m *Machine) found(now time.Time, it *wire.HaveItem, ev BodyChecked) bool {
 
 // sinceLearnt returns the milliseconds since the head was learnt.
 func (m *Machine) sinceLearnt(now time.Time) uint32 {
-	return uint32(min(now.Sub(m.Learnt).Milliseconds(), 1<<31))
+	return uint32(min(now.Sub(m.learnt).Milliseconds(), 1<<31))
 }
 
 func union(a, b []byte) []byte {

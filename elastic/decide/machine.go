@@ -2,6 +2,7 @@ package decide
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -27,8 +28,11 @@ type MachineConfig struct {
 	LastHave func(kind wire.Kind, round uint64) *wire.Have
 	// Plans of the run, which several peers may share. Default: its own.
 	Plans *rules.Plans
-	// Parts is how many parts the model has: what a HAVE may name.
-	Parts int
+	// Parts is how the model's parameters are cut: what a HAVE may name, and who owns
+	// what under a reduced topology.
+	Parts []wire.Part
+	// Rand picks whom to ask for what is lacking. Required.
+	Rand *rand.Rand
 	// ProposalTimeout is how long a voter that holds HAVEs of two thirds waits
 	// for the leader's proposal; it doubles with each base decision in a row.
 	// Default 1 s.
@@ -39,26 +43,29 @@ type MachineConfig struct {
 
 // Machine decides what a peer does in a run. It is not safe for concurrent use.
 type Machine struct {
-	Cfg MachineConfig
+	cfg MachineConfig
 
 	h        rules.History // empty before record 0
 	next     uint64        // instance that decides the next record
 	bases    uint          // base decisions in a row
 	start    wire.CID
-	applied  uint64 // newest version that exists here; valid if start is set
+	applied  uint64   // newest version that exists here; valid if start is set
+	version  wire.CID // of it
 	applying bool
-	Learnt   time.Time // when the head was learnt
+	learnt   time.Time // when the head was learnt
 	finished bool
 	leaving  bool
-	turned   bool // a decision was taken in this step
-	heldBack bool // ahead may hold what can be heard now
+	deciding Command // a PersistRecord or PersistCert that waits for Persisted; else nil
+	heldBack bool    // ahead may hold what can be heard now
 
-	Round   round
+	round   round
 	readys  map[wire.PeerID]wire.Envelope
 	attests map[attestKey]wire.Envelope
 	leaves  map[wire.PeerID]wire.Envelope
 	stop    *wire.Envelope
 	ahead   map[aheadKey]wire.Envelope // of later rounds and instances, bounded
+	pulling map[wire.PeerID]bool       // pulls under way; true: ask again when it ends
+	pulled  time.Time                  // when the last pull began
 	gone    map[wire.PeerID]time.Time  // when the connection went down
 	linked  map[wire.PeerID]bool       // who is connected
 }
@@ -94,7 +101,7 @@ type known struct {
 // round is what is known of the open round.
 type round struct {
 	plan        *rules.Plan
-	Headers     map[wire.Digest]*known
+	headers     map[wire.Digest]*known
 	of          map[wire.PeerID][]*known // the same, by sender
 	unasked     bool                     // a body is to be asked for
 	haves       *book                    // of the voters, in reduced rounds of owners too
@@ -102,10 +109,11 @@ type round struct {
 	results     map[wire.Digest]*result  // of groups, by outcome
 	byGroup     []*result                // the same, in resultOrder
 	asked       bool                     // somebody who is ahead
-	Late        bool                     // this peer was away as it began, said nothing in the one before, or has no part in it
+	late        bool                     // this peer was away as it began, said nothing in the one before, or has no part in it
 	away        map[wire.PeerID]bool     // who was disconnected for a while
 	trained     bool                     // Train was asked for
 	ready       bool                     // READY was said
+	shown       shown                    // who may have the bodies
 	readyAgain  time.Time                // when it is said again
 	left        bool
 	quorumAt    time.Time
@@ -119,8 +127,18 @@ type round struct {
 	fetched     map[uint64]bool // instances whose proposal the leader was asked for
 }
 
+// shown says who may have the open round's bodies: who has committed, then also who
+// has no part in it, then everybody.
+type shown int
+
+const (
+	shownToCommitted shown = iota
+	shownToGuests
+	shownToAll
+)
+
 func newRound() round {
-	return round{Headers: map[wire.Digest]*known{}, of: map[wire.PeerID][]*known{}, away: map[wire.PeerID]bool{}, haves: newBook(), results: map[wire.Digest]*result{},
+	return round{headers: map[wire.Digest]*known{}, of: map[wire.PeerID][]*known{}, away: map[wire.PeerID]bool{}, haves: newBook(), results: map[wire.Digest]*result{},
 		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
 }
 
@@ -138,31 +156,31 @@ func NewMachine(cfg MachineConfig) *Machine {
 	if cfg.GoneAfter == 0 {
 		cfg.GoneAfter = 2 * time.Second
 	}
-	return &Machine{Cfg: cfg, Round: newRound(), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
-		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, gone: map[wire.PeerID]time.Time{}, linked: map[wire.PeerID]bool{}}
+	return &Machine{cfg: cfg, round: newRound(), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
+		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, pulling: map[wire.PeerID]bool{}, gone: map[wire.PeerID]time.Time{}, linked: map[wire.PeerID]bool{}}
 }
 
 // Restore sets the chain that an earlier life persisted: its last records, the
 // next instance, and the newest version that exists here (with start set even
 // when applied is 0). It is called before the first Step.
-func (m *Machine) Restore(now time.Time, h rules.History, next uint64, start wire.CID, applied uint64) {
-	m.h, m.next, m.start, m.applied, m.Learnt = h, next, start, applied, now
+func (m *Machine) Restore(now time.Time, h rules.History, next uint64, start wire.CID, applied uint64, version wire.CID) {
+	m.h, m.next, m.start, m.applied, m.version, m.learnt = h, next, start, applied, version, now
 	if len(h) == 0 {
 		return
 	}
 	m.open()
-	m.Round.Late = true
-	if m.Round.plan != nil {
-		m.Round.haves.restore(m.Cfg.LastHave(wire.KindHave, m.Round.plan.Round))
-		if m.Round.group != nil {
-			m.Round.group.haves.restore(m.Cfg.LastHave(wire.KindGroupHave, m.Round.plan.Round))
+	m.round.late = true
+	if m.round.plan != nil {
+		m.round.haves.restore(m.cfg.LastHave(wire.KindHave, m.round.plan.Round))
+		if m.round.group != nil {
+			m.round.group.haves.restore(m.cfg.LastHave(wire.KindGroupHave, m.round.plan.Round))
 		}
 	}
 }
 
-// Attested returns the version of a round that more than a third of the weight
+// attested returns the version of a round that more than a third of the weight
 // attested, or the zero CID.
-func (m *Machine) Attested(round uint64) (best wire.Attest) {
+func (m *Machine) attested(round uint64) (best wire.Attest) {
 	weight := map[wire.Attest]uint64{}
 	for k, e := range m.attests {
 		if k.round != round {
@@ -182,20 +200,20 @@ func (m *Machine) Attested(round uint64) (best wire.Attest) {
 // for a peer that asks: what a round ends with first, as an answer may be cut short.
 func (m *Machine) Known() []wire.Envelope {
 	var out []wire.Envelope
-	if m.Round.proposalEnv != nil {
-		out = append(out, *m.Round.proposalEnv)
+	if m.round.proposalEnv != nil {
+		out = append(out, *m.round.proposalEnv)
 	}
 	if m.stop != nil {
 		out = append(out, *m.stop)
 	}
-	out = append(out, Values(m.Round.haves.by, Every)...)
+	out = append(out, values(m.round.haves.by, every)...)
 	out = append(out, m.knownOfGroups()...)
 	for _, d := range m.sortedHeaders() {
-		out = append(out, m.Round.Headers[d].env)
+		out = append(out, m.round.headers[d].env)
 	}
-	out = append(out, Values(m.attests, Every)...)
-	out = append(out, Values(m.leaves, Every)...)
-	return append(out, Values(m.readys, Every)...)
+	out = append(out, values(m.attests, every)...)
+	out = append(out, values(m.leaves, every)...)
+	return append(out, values(m.readys, every)...)
 }
 
 // Head returns the newest record, or nil.
@@ -206,47 +224,49 @@ func (m *Machine) Head() *wire.Record {
 	return m.h.Head()
 }
 
-// History returns the records that the next plan reads. The caller must not
-// change them.
-func (m *Machine) History() rules.History { return m.h }
-
 // setting returns what the open round is judged by.
 func (m *Machine) setting() rules.Setting {
-	return rules.Setting{Genesis: m.Cfg.Genesis, Run: m.Cfg.Run, Prev: m.Head(), Plan: m.Round.plan}
+	return rules.Setting{Genesis: m.cfg.Genesis, Run: m.cfg.Run, Prev: m.Head(), Plan: m.round.plan}
 }
 
-// Plan returns the plan of the open round, or nil.
-func (m *Machine) Plan() *rules.Plan { return m.Round.plan }
+// View is where a run stands, for people: nothing follows from it.
+type View struct {
+	Head     *wire.Record // nil before the start record
+	Applied  uint64       // newest version here
+	Version  wire.CID     // of it
+	Instance uint64       // that decides the next record
+	Leader   wire.PeerID  // who proposes it; zero if no round is open
+	Plan     *rules.Plan  // of the open round, or nil
+}
 
-// Leader returns who proposes the record of the open round, or zero if none is open.
-func (m *Machine) Leader() wire.PeerID {
-	if m.Round.plan == nil {
+// View returns where the run stands.
+func (m *Machine) View() View {
+	return View{Head: m.Head(), Applied: m.applied, Version: m.version, Instance: m.next, Leader: m.leader(), Plan: m.round.plan}
+}
+
+// leader returns who proposes the record of the open round, or zero if none is open.
+func (m *Machine) leader() wire.PeerID {
+	if m.round.plan == nil {
 		return wire.PeerID{}
 	}
-	return m.Cfg.Voters.Leader(m.Head().Seed, m.Round.plan.Round, m.next)
+	return m.cfg.Voters.Leader(m.Head().Seed, m.round.plan.Round, m.next)
 }
 
-// NextInstance returns the instance that decides the next record.
-func (m *Machine) NextInstance() uint64 { return m.next }
-
-// Applied returns the newest version that exists here.
-func (m *Machine) Applied() uint64 { return m.applied }
-
-// Overdue reports whether the open round's deadline has passed.
-func (m *Machine) Overdue(now time.Time) bool {
-	return m.Round.plan != nil && !now.Before(m.Learnt.Add(m.Round.plan.Deadline))
+// overdue reports whether the open round's deadline has passed.
+func (m *Machine) overdue(now time.Time) bool {
+	return m.round.plan != nil && !now.Before(m.learnt.Add(m.round.plan.Deadline))
 }
 
-// HoldsHeaderOf reports whether p's header of the open round is known.
-func (m *Machine) HoldsHeaderOf(p wire.PeerID) bool {
-	return len(m.Round.of[p]) > 0
+// holdsHeaderOf reports whether p's header of the open round is known.
+func (m *Machine) holdsHeaderOf(p wire.PeerID) bool {
+	return len(m.round.of[p]) > 0
 }
 
-// SilentOwners returns the planned peers whose HAVE is not known.
-func (m *Machine) SilentOwners() []wire.PeerID {
+// silentOwners returns the planned peers whose HAVE is not known.
+func (m *Machine) silentOwners() []wire.PeerID {
 	var out []wire.PeerID
-	for _, p := range m.Round.plan.Peers() {
-		if !m.Round.haves.has(p) {
+	for _, p := range m.round.plan.Peers() {
+		if !m.round.haves.has(p) {
 			out = append(out, p)
 		}
 	}
@@ -256,22 +276,22 @@ func (m *Machine) SilentOwners() []wire.PeerID {
 // speaks reports whether p says HAVE: voters, and under a reduced topology the
 // owners of parts.
 func (m *Machine) speaks(p wire.PeerID) bool {
-	return m.Head().Table.Of(p) > 0 || m.Cfg.Genesis.Preset.Reduced() && m.Round.plan != nil && m.Round.plan.Share(p) != nil
+	return m.Head().Table.Of(p) > 0 || m.cfg.Genesis.Preset.Reduced() && m.round.plan != nil && m.round.plan.Share(p) != nil
 }
 
-// Missing returns the planned peers whose contribution is not resolved yet, and
+// missing returns the planned peers whose contribution is not resolved yet, and
 // the voters from whom nothing has come, ascending.
-func (m *Machine) Missing() (peers, voters []wire.PeerID) {
-	if m.Round.plan == nil {
+func (m *Machine) missing() (peers, voters []wire.PeerID) {
+	if m.round.plan == nil {
 		return nil, nil
 	}
-	for _, p := range m.Exchanging() {
+	for _, p := range m.exchanging() {
 		if !m.resolved(p) {
 			peers = append(peers, p)
 		}
 	}
 	for _, v := range m.Head().Table {
-		if !m.Round.haves.has(v.Peer) {
+		if !m.round.haves.has(v.Peer) {
 			voters = append(voters, v.Peer)
 		}
 	}
@@ -281,14 +301,14 @@ func (m *Machine) Missing() (peers, voters []wire.PeerID) {
 
 // open begins the round after the head.
 func (m *Machine) open() {
-	m.Round = newRound()
+	m.round = newRound()
 	if !m.Head().Last {
-		m.Round.plan = m.Cfg.Plans.After(m.h)
-		m.Round.group = m.joinGroup()
+		m.round.plan = m.cfg.Plans.After(m.h)
+		m.round.group = m.joinGroup()
 	}
 	for p, e := range m.readys {
 		// Who is planned has said what it has to say with its header.
-		if e.Round+rules.MaxReadyBehind < m.Head().Round+1 || m.Round.plan != nil && m.Round.plan.Share(p) != nil {
+		if e.Round+rules.MaxReadyBehind < m.Head().Round+1 || m.round.plan != nil && m.round.plan.Share(p) != nil {
 			delete(m.readys, p)
 		}
 	}
@@ -307,57 +327,13 @@ func (m *Machine) open() {
 			delete(m.gone, p)
 			continue
 		}
-		m.Round.away[p] = true
+		m.round.away[p] = true
 	}
 	for k := range m.ahead {
 		if k.kind != wire.KindProposal && k.round < m.Head().Round+1 || k.kind == wire.KindProposal && k.round < m.next {
 			delete(m.ahead, k)
 		}
 	}
-}
-
-// Leave makes the machine announce its leave with the next round.
-func (m *Machine) Leave() { m.leaving = true }
-
-// Step takes one event and returns what is to be done, in order. After a batch
-// with PersistRecord or PersistCert the caller steps a Tick.
-func (m *Machine) Step(now time.Time, ev Event) []Command {
-	var out []Command
-	switch ev := ev.(type) {
-	case Heard:
-		out = m.hear(now, ev.Env)
-	case BodyChecked:
-		m.checked(now, ev)
-	case Trained:
-		out = m.trained(now, ev)
-	case TrainFailed:
-		if m.Round.plan != nil && ev.Round == m.Round.plan.Round {
-			m.Round.trained = false // and is asked for again
-		}
-	case Decided:
-		out = m.decided(now, ev)
-	case Started:
-		out = m.started(now, ev.Record, ev.Env)
-	case Applied:
-		out = m.appliedVersion(ev)
-	case GroupMerged:
-		out = m.mergedGroup(now, ev)
-	case Connected:
-		delete(m.linked, ev.Peer)
-		if ev.Up {
-			m.linked[ev.Peer] = true
-			delete(m.gone, ev.Peer)
-		} else if _, ok := m.gone[ev.Peer]; !ok && m.waitedFor(ev.Peer) {
-			m.gone[ev.Peer] = now
-			m.Round.away[ev.Peer] = true
-		}
-	}
-	if m.turned { // the agreement must hear of the decision before anything else
-		m.turned = false
-		m.heldBack = true
-		return out
-	}
-	return append(out, m.advance(now)...)
 }
 
 // waitedFor reports whether a round may wait for p, now or in the next one.
@@ -367,17 +343,17 @@ func (m *Machine) waitedFor(p wire.PeerID) bool {
 }
 
 func (m *Machine) trained(now time.Time, ev Trained) []Command {
-	if m.Round.plan == nil || ev.Round != m.Round.plan.Round || ev.Header.Body.IsZero() {
+	if m.round.plan == nil || ev.Round != m.round.plan.Round || ev.Header.Body.IsZero() {
 		return nil
 	}
 	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: Slot("header", ev.Round), To: m.audience(wire.KindHeader, now)}}
 }
 
 func (m *Machine) started(now time.Time, r *wire.Record, env wire.Envelope) []Command {
-	if len(m.h) > 0 || m.start.IsZero() || m.Cfg.Plans.ValidStart(m.Cfg.Run, m.start, r) != nil {
+	if len(m.h) > 0 || m.start.IsZero() || m.cfg.Plans.ValidStart(m.cfg.Run, m.start, r) != nil {
 		return nil
 	}
-	return m.commit(now, PersistRecord{Record: r, Start: &env})
+	return m.persist(PersistRecord{Record: r, Start: &env})
 }
 
 func (m *Machine) decided(now time.Time, ev Decided) []Command {
@@ -386,46 +362,64 @@ func (m *Machine) decided(now time.Time, ev Decided) []Command {
 		return nil
 	}
 	if !c.Decided() {
-		m.next, m.bases = c.Instance+1, m.bases+1
-		m.Round.proposal, m.Round.proposalEnv, m.Round.proposed, m.Round.running = nil, nil, false, false
-		m.Round.proposals = map[wire.Digest]*wire.Record{}
-		m.Round.quorumAt, m.Round.begunAt = now, time.Time{}
-		m.turned = true
-		return []Command{PersistCert{&c}}
+		return m.persist(PersistCert{&c})
 	}
 	r, item := ev.Record, ev.Item
 	if r == nil {
-		r, item = m.Round.proposals[c.Value], nil
+		r, item = m.round.proposals[c.Value], nil
 	}
 	if r == nil {
-		if m.Round.pulled[c.Instance] {
+		if m.round.pulled[c.Instance] {
 			return nil
 		}
-		m.Round.pulled[c.Instance] = true
-		return []Command{PullRecord{c}}
+		m.round.pulled[c.Instance] = true
+		return []Command{AskAround{}}
 	}
 	if r.Digest() != c.Value || r.Round != m.Head().Round+1 {
 		return nil
 	}
-	return m.commit(now, PersistRecord{Record: r, Cert: &c, Item: item})
+	return m.persist(PersistRecord{Record: r, Cert: &c, Item: item})
 }
 
-// commit makes p's record the head. It is final.
-func (m *Machine) commit(now time.Time, p PersistRecord) []Command {
-	r, c := p.Record, p.Cert
-	out := []Command{p}
-	if m.Round.trained {
+// persist has a decision made durable. Nothing follows from it before it is.
+func (m *Machine) persist(c Command) []Command {
+	m.deciding = c
+	return []Command{c}
+}
+
+// persisted follows a decision that is durable now. It is final.
+func (m *Machine) persisted(now time.Time) []Command {
+	decided := m.deciding
+	m.deciding, m.heldBack = nil, true
+	switch d := decided.(type) {
+	case PersistRecord:
+		return m.commit(now, d.Record, d.Cert)
+	case PersistCert:
+		m.next, m.bases = d.Cert.Instance+1, m.bases+1
+		m.round.proposal, m.round.proposalEnv, m.round.proposed, m.round.running = nil, nil, false, false
+		m.round.proposals = map[wire.Digest]*wire.Record{}
+		m.round.quorumAt, m.round.begunAt = now, time.Time{}
+	default:
+		panic("decide: nothing was to be persisted")
+	}
+	return nil
+}
+
+// commit makes a record the head.
+func (m *Machine) commit(now time.Time, r *wire.Record, c *wire.Cert) []Command {
+	var out []Command
+	if m.round.trained {
 		out = append(out, StopTraining{r.Round})
 	}
-	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.Learnt)})
-	late := r.Round > 0 && m.Round.plan != nil && m.speaks(m.Cfg.Self) && !m.Round.haves.told
-	m.h, m.Learnt, m.bases = m.h.With(r), now, 0
+	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.learnt)})
+	late := r.Round > 0 && m.round.plan != nil && m.speaks(m.cfg.Self) && !m.round.haves.told
+	m.h, m.learnt, m.bases = m.h.With(r), now, 0
 	if c != nil {
 		m.next = c.Instance + 1
 	}
 	m.open()
-	m.Round.Late = late || m.Round.plan != nil && m.Round.plan.Share(m.Cfg.Self) == nil
-	m.turned = true
+	out = append(out, m.connect()...)
+	m.round.late = late || m.round.plan != nil && m.round.plan.Share(m.cfg.Self) == nil
 	return out
 }
 
@@ -440,6 +434,9 @@ func (m *Machine) replay(now time.Time) []Command {
 	})
 	var out []Command
 	for _, k := range keys {
+		if m.deciding != nil {
+			break // the rest is of what follows
+		}
 		e := m.ahead[k]
 		delete(m.ahead, k)
 		out = append(out, m.hear(now, e)...)
@@ -448,7 +445,7 @@ func (m *Machine) replay(now time.Time) []Command {
 }
 
 func (m *Machine) appliedVersion(ev Applied) []Command {
-	m.applying = false
+	m.applying, m.version = false, ev.Version
 	if ev.Round == 0 && m.start.IsZero() {
 		m.start = ev.Version
 		return nil
@@ -457,7 +454,7 @@ func (m *Machine) appliedVersion(ev Applied) []Command {
 		return nil
 	}
 	m.applied = ev.Round
-	if ev.Round == 0 || m.Head() == nil || m.Head().Table.Of(m.Cfg.Self) == 0 {
+	if ev.Round == 0 || m.Head() == nil || m.Head().Table.Of(m.cfg.Self) == 0 {
 		return nil
 	}
 	return []Command{Say{Kind: wire.KindAttest, Round: ev.Round, Slot: Slot("attest", ev.Round),

@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -25,10 +26,14 @@ func (e electorate) Held(uint64) uint64                             { return 0 }
 // machine returns that of a peer in the round that is open, from its beginning on.
 func machine(b *rulestest.Swarm, self int) (m *decide.Machine, start time.Time) {
 	head := b.History.Head()
-	m = decide.NewMachine(decide.MachineConfig{Genesis: b.Genesis, Run: b.Run, Self: b.Keys[self].Peer(), Voters: electorate{head.Table, b.Keys[len(b.Keys)-1].Peer()}, Parts: 1})
+	m = decide.NewMachine(decide.MachineConfig{Genesis: b.Genesis, Run: b.Run, Self: b.Keys[self].Peer(), Voters: electorate{head.Table, b.Keys[len(b.Keys)-1].Peer()}, Parts: []wire.Part{{Hi: 1}}, Rand: rand.New(rand.NewPCG(1, 2))})
 	start = time.Unix(1_700_000_000, 0)
-	m.Restore(start, b.History, 0, head.Certified.Version, head.Round)
-	m.Round.Late = false // it was there when the round began
+	if len(b.History) > 1 {
+		m.Restore(start, b.History, 0, head.Certified.Version, head.Round, head.Certified.Version)
+		return m, start
+	}
+	m.Step(start, decide.Applied{Version: head.Certified.Version})
+	m.Step(start, decide.Started{Record: head}) // Persisted is the next event
 	return m, start
 }
 
@@ -58,16 +63,16 @@ func TestBodiesAreAskedForOnceTheyAreShown(t *testing.T) {
 	}{
 		"own header": {func(m *decide.Machine, start time.Time) []decide.Command {
 			return m.Step(start.Add(time.Millisecond), decide.Heard{Env: own})
-		}, "FetchBody, FetchBody"},
+		}, "ShowTo, FetchBody, FetchBody"},
 		"deadline": {func(m *decide.Machine, start time.Time) []decide.Command {
-			return m.Step(start.Add(m.Plan().Deadline), decide.Tick{})
-		}, "FetchBody, say have"},
+			return m.Step(start.Add(m.View().Plan.Deadline), decide.Tick{})
+		}, "FetchBody, say have, ShowAll"},
 	} {
 		m, start := machine(b, 0)
-		if got := told(m.Step(start, decide.Tick{})); got != "Train" {
+		if got := told(m.Step(start, decide.Persisted{})); !strings.HasSuffix(got, "Train") {
 			t.Fatalf("%s: the round begins with %q", name, got)
 		}
-		if got := told(m.Step(start, decide.Heard{Env: other})); got != "" {
+		if got := told(m.Step(start, decide.Heard{Env: other})); got != "ShowTo, EndWindow" {
 			t.Fatalf("%s: a header of another leads to %q", name, got)
 		}
 		if got := told(c.then(m, start)); got != c.wants {
@@ -81,8 +86,8 @@ func TestBodiesAreAskedForOnceTheyAreShown(t *testing.T) {
 func TestWhoLeavesFinishesItsRound(t *testing.T) {
 	b := rulestest.New(4, nil)
 	m, start := machine(b, 0)
-	m.Leave()
-	if got := told(m.Step(start, decide.Tick{})); got != "say leave, Train" {
+	m.Step(start, decide.Persisted{})
+	if got := told(m.Step(start, decide.Leaving{})); got != "say leave" {
 		t.Fatalf("the round of a leave begins with %q", got)
 	}
 	in := b.Full()
@@ -93,11 +98,10 @@ func TestWhoLeavesFinishesItsRound(t *testing.T) {
 	}
 	b.History = b.History.With(r)
 	m, start = machine(b, 0)
-	m.Leave()
-	if got := told(m.Step(start, decide.Tick{})); got != "" {
+	if got := told(m.Step(start, decide.Leaving{})); got != "" && got != "Left" {
 		t.Fatalf("at rest it does %q", got)
 	}
-	if slices.Contains(m.Plan().Peers(), b.Keys[0].Peer()) {
+	if slices.Contains(m.View().Plan.Peers(), b.Keys[0].Peer()) {
 		t.Fatal("it is planned for")
 	}
 }

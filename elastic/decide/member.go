@@ -43,8 +43,8 @@ const (
 
 // joinGroup returns the membership in the open round's groups, or nil.
 func (m *Machine) joinGroup() *membership {
-	plan := m.Round.plan
-	i := plan.GroupOf(m.Cfg.Self)
+	plan := m.round.plan
+	i := plan.GroupOf(m.cfg.Self)
 	if i < 0 {
 		return nil
 	}
@@ -54,47 +54,47 @@ func (m *Machine) joinGroup() *membership {
 		votes: map[wire.Digest]map[wire.PeerID]wire.Envelope{}}
 }
 
-// Grouped reports whether the open round has several groups.
-func (m *Machine) Grouped() bool { return m.Round.plan != nil && m.Round.plan.Groups != nil }
+// grouped reports whether the open round has several groups.
+func (m *Machine) grouped() bool { return m.round.plan != nil && m.round.plan.Groups != nil }
 
-// Exchanging returns the peers whose contributions this peer takes in.
-func (m *Machine) Exchanging() []wire.PeerID {
+// exchanging returns the peers whose contributions this peer takes in.
+func (m *Machine) exchanging() []wire.PeerID {
 	switch {
-	case !m.Grouped():
-		return m.Round.plan.Peers()
-	case m.Round.group != nil:
-		return m.Round.group.members
+	case !m.grouped():
+		return m.round.plan.Peers()
+	case m.round.group != nil:
+		return m.round.group.members
 	}
 	return nil
 }
 
-// Companions returns the other members of the own group that are not known to be
+// companions returns the other members of the own group that are not known to be
 // gone: those who can hold what this peer fetches.
-func (m *Machine) Companions() []wire.PeerID {
+func (m *Machine) companions() []wire.PeerID {
 	out := []wire.PeerID{}
-	for _, p := range m.Exchanging() {
-		if _, gone := m.gone[p]; !gone && p != m.Cfg.Self {
+	for _, p := range m.exchanging() {
+		if _, gone := m.gone[p]; !gone && p != m.cfg.Self {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// Needs returns the peers with whom the open round exchanges, besides all who may
+// needs returns the peers with whom the open round exchanges, besides all who may
 // be connected: the own group's members and the voters. It is nil in a round of
 // one group.
-func (m *Machine) Needs() []wire.PeerID {
-	if !m.Grouped() {
+func (m *Machine) needs() []wire.PeerID {
+	if !m.grouped() {
 		return nil
 	}
-	return append(slices.Clone(m.Exchanging()), m.voters()...)
+	return append(slices.Clone(m.exchanging()), m.voters()...)
 }
 
 // voters returns those whose HAVEs count and those who vote in the next instance:
 // a table acts some instances after its record.
 func (m *Machine) voters() []wire.PeerID {
 	out := m.Head().Table.Peers()
-	for _, p := range m.Cfg.Voters.Table(m.next) {
+	for _, p := range m.cfg.Voters.Table(m.next) {
 		if m.Head().Table.Of(p.Peer) == 0 {
 			out = append(out, p.Peer)
 		}
@@ -102,36 +102,36 @@ func (m *Machine) voters() []wire.PeerID {
 	return out
 }
 
-// Composes reports whether this peer may have use for what makes a record: the open
+// composes reports whether this peer may have use for what makes a record: the open
 // round's proposal and the READYs of newcomers. In a large swarm that are voters, and
 // before the start its creator; others learn the record when it is decided.
-func (m *Machine) Composes() bool {
-	g := m.Cfg.Genesis
+func (m *Machine) composes() bool {
+	g := m.cfg.Genesis
 	switch {
 	case len(m.h) == 0:
-		return g.MinPeers <= g.Group || m.Cfg.Self == g.Creator
-	case m.Grouped():
-		return slices.Contains(m.voters(), m.Cfg.Self)
+		return g.MinPeers <= g.Group || m.cfg.Self == g.Creator
+	case m.grouped():
+		return slices.Contains(m.voters(), m.cfg.Self)
 	}
 	return true
 }
 
-// Quiet reports whether nothing is to be expected yet: in a large swarm all train
+// quiet reports whether nothing is to be expected yet: in a large swarm all train
 // for the first part of a round, and nobody is shown anything before its own work is
 // done.
-func (m *Machine) Quiet(now time.Time) bool {
-	return m.Grouped() && m.applied == m.Head().Round && m.Round.trained && !m.shown(now) && now.Before(m.Learnt.Add(m.typical()))
+func (m *Machine) quiet(now time.Time) bool {
+	return m.grouped() && m.applied == m.Head().Round && m.round.trained && !m.shown(now) && now.Before(m.learnt.Add(m.typical()))
 }
 
-// Informed returns those of some peers who know what this one may lack of the open
+// informed returns those of some peers who know what this one may lack of the open
 // round: in a round of several groups its own and, for who composes records, the
 // voters. It is everybody where that is nobody, and when the round is late.
-func (m *Machine) Informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
-	if !m.Grouped() || m.Overdue(now) {
+func (m *Machine) informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
+	if !m.grouped() || m.overdue(now) {
 		return peers
 	}
-	near := m.Exchanging()
-	if m.Composes() {
+	near := m.exchanging()
+	if m.composes() {
 		near = append(slices.Clone(near), m.voters()...)
 	}
 	out := slices.DeleteFunc(slices.Clone(peers), func(p wire.PeerID) bool { return !slices.Contains(near, p) })
@@ -144,23 +144,23 @@ func (m *Machine) Informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
 // audience returns to whom a statement goes: nil for everybody.
 func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
 	if len(m.h) == 0 {
-		if g := m.Cfg.Genesis; k == wire.KindReady && g.MinPeers > g.Group {
+		if g := m.cfg.Genesis; k == wire.KindReady && g.MinPeers > g.Group {
 			return []wire.PeerID{g.Creator}
 		}
 		return nil
 	}
-	if !m.Grouped() {
+	if !m.grouped() {
 		return nil
 	}
 	switch k {
 	case wire.KindHeader, wire.KindGroupCut:
-		return some(m.Exchanging())
+		return some(m.exchanging())
 	case wire.KindGroupHave, wire.KindGroupVote:
 		return some(m.speaking(now))
 	case wire.KindGroup:
 		return append(m.speaking(now), m.voters()...)
 	case wire.KindLeave:
-		return append(m.voters(), m.Exchanging()...)
+		return append(m.voters(), m.exchanging()...)
 	case wire.KindReady, wire.KindHave, wire.KindProposal:
 		return m.voters()
 	}
@@ -172,11 +172,11 @@ func some(peers []wire.PeerID) []wire.PeerID { return append([]wire.PeerID{}, pe
 
 // speaking returns the own group's first leaders that are not gone.
 func (m *Machine) speaking(now time.Time) []wire.PeerID {
-	if m.Round.group == nil {
+	if m.round.group == nil {
 		return nil
 	}
 	var out []wire.PeerID
-	for _, p := range m.Round.group.leaders {
+	for _, p := range m.round.group.leaders {
 		if len(out) < speakers && !m.isGone(p, now) {
 			out = append(out, p)
 		}
@@ -190,18 +190,18 @@ func (m *Machine) turnAt(since time.Time, now time.Time) time.Time {
 	if since.IsZero() {
 		return since
 	}
-	rank := slices.Index(m.speaking(now), m.Cfg.Self)
+	rank := slices.Index(m.speaking(now), m.cfg.Self)
 	if rank < 0 {
 		return time.Time{}
 	}
-	return since.Add(time.Duration(rank) * m.Cfg.ProposalTimeout / 2)
+	return since.Add(time.Duration(rank) * m.cfg.ProposalTimeout / 2)
 }
 
 func due(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
 // member does what the own group waits for.
 func (m *Machine) member(now time.Time) []Command {
-	if m.Round.group == nil {
+	if m.round.group == nil {
 		return nil
 	}
 	return slices.Concat(m.groupHave(now), m.composeCut(now), m.bundle(now))
@@ -210,8 +210,8 @@ func (m *Machine) member(now time.Time) []Command {
 // groupHave says what this member holds, like a voter in a round of one group.
 // Nonces stay out: who votes for an outcome has the bodies.
 func (m *Machine) groupHave(now time.Time) []Command {
-	g := m.Round.group // the own work comes last as a rule, so it is looked at first
-	if !m.Overdue(now) && (m.awaited(m.Cfg.Self, now) || slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) })) {
+	g := m.round.group // the own work comes last as a rule, so it is looked at first
+	if !m.overdue(now) && (m.awaited(m.cfg.Self, now) || slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) })) {
 		return nil
 	}
 	return m.sayHave(now, wire.KindGroupHave, g.haves, func() []wire.HaveItem {
@@ -226,7 +226,7 @@ func (m *Machine) groupHave(now time.Time) []Command {
 // composeCut makes the group's cut when it is this peer's turn: when nobody else
 // has, or when what others made has led to nothing.
 func (m *Machine) composeCut(now time.Time) []Command {
-	g, r := m.Round.group, m.Round.plan
+	g, r := m.round.group, m.round.plan
 	if !g.table.Quorum(g.haves.weight(g.table)) {
 		return nil
 	}
@@ -235,16 +235,16 @@ func (m *Machine) composeCut(now time.Time) []Command {
 	}
 	at := m.turnAt(g.quorumAt, now)
 	if len(g.cuts) > 0 {
-		at = after(at, 2*m.Cfg.ProposalTimeout)
+		at = after(at, 2*m.cfg.ProposalTimeout)
 	}
 	if g.composed || g.known || !due(at, now) {
 		return nil
 	}
 	var headers []wire.Envelope
 	for _, d := range m.sortedHeaders() {
-		headers = append(headers, m.Round.Headers[d].env)
+		headers = append(headers, m.round.headers[d].env)
 	}
-	v, err := m.setting().ComposeGroup(g.index, headers, Values(g.haves.by, Every))
+	v, err := m.setting().ComposeGroup(g.index, headers, values(g.haves.by, every))
 	if err != nil {
 		return nil // a header is still to be pulled
 	}
@@ -254,7 +254,7 @@ func (m *Machine) composeCut(now time.Time) []Command {
 
 // hearGroupCut takes a cut of the own group and has it merged.
 func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
-	g := m.Round.group
+	g := m.round.group
 	if g.tried[e.Sender] || len(g.cuts) >= cutsOfGroup {
 		return nil
 	}
@@ -273,13 +273,13 @@ func (m *Machine) hearGroupCut(e wire.Envelope) []Command {
 		return nil
 	}
 	g.views[name] = v
-	return []Command{MergeGroup{View: v}}
+	return []Command{MergeGroup{Round: m.round.plan.Round, View: v, Members: g.members}}
 }
 
 // mergedGroup votes for what this peer made of a cut.
 func (m *Machine) mergedGroup(now time.Time, ev GroupMerged) []Command {
-	g := m.Round.group
-	if g == nil || ev.Round != m.Round.plan.Round || g.views[ev.Cut] == nil {
+	g := m.round.group
+	if g == nil || ev.Round != m.round.plan.Round || g.views[ev.Cut] == nil {
 		return nil
 	}
 	o := g.views[ev.Cut].Outcome
@@ -293,7 +293,7 @@ func (m *Machine) mergedGroup(now time.Time, ev GroupMerged) []Command {
 }
 
 func (m *Machine) hearGroupVote(e wire.Envelope) {
-	g := m.Round.group
+	g := m.round.group
 	v, err := wire.Read[wire.GroupVote](e)
 	if err != nil {
 		return
@@ -315,7 +315,7 @@ func (m *Machine) hearGroupVote(e wire.Envelope) {
 
 // bundle makes a result of the votes of two thirds, when it is this peer's turn.
 func (m *Machine) bundle(now time.Time) []Command {
-	g := m.Round.group
+	g := m.round.group
 	won := wire.Digest{}
 	for d := range g.outcomes {
 		if g.table.Quorum(uint64(len(g.votes[d]))) && (won.IsZero() || d.Compare(won) < 0) {
@@ -330,7 +330,7 @@ func (m *Machine) bundle(now time.Time) []Command {
 	}
 	at := m.turnAt(g.wonAt, now)
 	if g.known { // who said it may have died before the voters heard it
-		at = after(at, m.Cfg.ProposalTimeout)
+		at = after(at, m.cfg.ProposalTimeout)
 	}
 	if g.bundled || !due(at, now) {
 		return nil
@@ -343,19 +343,19 @@ func (m *Machine) bundle(now time.Time) []Command {
 			r.Sigs = append(r.Sigs, e.Sig...)
 		}
 	}
-	return []Command{Say{Kind: wire.KindGroup, Round: m.Round.plan.Round, Body: r, To: m.audience(wire.KindGroup, now)}}
+	return []Command{Say{Kind: wire.KindGroup, Round: m.round.plan.Round, Body: r, To: m.audience(wire.KindGroup, now)}}
 }
 
 // hearGroup takes a statement of the open round's groups.
 func (m *Machine) hearGroup(e wire.Envelope) []Command {
-	if !m.Grouped() {
+	if !m.grouped() {
 		return nil
 	}
 	if e.Kind == wire.KindGroup {
 		m.hearResult(e)
 		return nil
 	}
-	g := m.Round.group
+	g := m.round.group
 	if g == nil || g.table.Of(e.Sender) == 0 {
 		return nil
 	}
@@ -375,13 +375,13 @@ func (m *Machine) hearGroup(e wire.Envelope) []Command {
 // knownOfGroups returns what a peer of the same group, or a voter, may lack.
 func (m *Machine) knownOfGroups() []wire.Envelope {
 	var out []wire.Envelope
-	if g := m.Round.group; g != nil {
-		out = append(Values(g.haves.by, Every), Values(g.cuts, Every)...)
+	if g := m.round.group; g != nil {
+		out = append(values(g.haves.by, every), values(g.cuts, every)...)
 		for _, d := range slices.SortedFunc(maps.Keys(g.votes), wire.Digest.Compare) {
-			out = append(out, Values(g.votes[d], Every)...)
+			out = append(out, values(g.votes[d], every)...)
 		}
 	}
-	for _, r := range m.Round.byGroup {
+	for _, r := range m.round.byGroup {
 		out = append(out, r.env)
 	}
 	return out
@@ -389,16 +389,16 @@ func (m *Machine) knownOfGroups() []wire.Envelope {
 
 // groupsWake adds the moments at which something of the groups may be due.
 func (m *Machine) groupsWake(now time.Time, add func(time.Time)) {
-	if !m.Grouped() {
+	if !m.grouped() {
 		return
 	}
 	add(m.resultsBy())
-	if g := m.Round.group; g != nil && !g.bundled {
+	if g := m.round.group; g != nil && !g.bundled {
 		cut, won := m.turnAt(g.quorumAt, now), m.turnAt(g.wonAt, now)
 		add(cut)
-		add(after(cut, 2*m.Cfg.ProposalTimeout))
+		add(after(cut, 2*m.cfg.ProposalTimeout))
 		add(won)
-		add(after(won, m.Cfg.ProposalTimeout))
+		add(after(won, m.cfg.ProposalTimeout))
 	}
 }
 
@@ -411,13 +411,13 @@ func (m *Machine) mayApply(now time.Time) bool {
 	if len(head.Counting) == 0 || m.voted() {
 		return true
 	}
-	return !m.Attested(head.Round).Version.IsZero() || !now.Before(m.helpAt())
+	return !m.attested(head.Round).Version.IsZero() || !now.Before(m.helpAt())
 }
 
-func (m *Machine) helpAt() time.Time { return m.Learnt.Add(4 * m.Cfg.ProposalTimeout) }
+func (m *Machine) helpAt() time.Time { return m.learnt.Add(4 * m.cfg.ProposalTimeout) }
 
 // voted reports whether this peer voted in the head's round.
 func (m *Machine) voted() bool {
 	prev := m.prev()
-	return prev != nil && prev.Table.Of(m.Cfg.Self) > 0
+	return prev != nil && prev.Table.Of(m.cfg.Self) > 0
 }

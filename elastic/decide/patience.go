@@ -12,7 +12,7 @@ import (
 
 // resolved reports whether p's contribution is whole, refused or equivocated.
 func (m *Machine) resolved(p wire.PeerID) bool {
-	mine := m.Round.of[p]
+	mine := m.round.of[p]
 	return len(mine) > 1 || len(mine) == 1 && mine[0].item.State != wire.HaveSeen
 }
 
@@ -20,7 +20,7 @@ func (m *Machine) resolved(p wire.PeerID) bool {
 // disconnected for a while, and not for long after it was away in this round: it
 // may have lost its work, and begin it anew.
 func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
-	if m.Round.away[p] && !m.HoldsHeaderOf(p) && !now.Before(m.Learnt.Add(m.typical())) {
+	if m.round.away[p] && !m.holdsHeaderOf(p) && !now.Before(m.learnt.Add(m.typical())) {
 		return false
 	}
 	return !m.resolved(p) && !m.isGone(p, now)
@@ -30,8 +30,8 @@ func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
 // and in a round that no arrival was recorded before, a quarter later than this
 // peer was done itself.
 func (m *Machine) typical() time.Duration {
-	t := m.Round.plan.Typical
-	if mine := m.Round.of[m.Cfg.Self]; len(mine) > 0 && t >= m.maxDeadline() {
+	t := m.round.plan.Typical
+	if mine := m.round.of[m.cfg.Self]; len(mine) > 0 && t >= m.maxDeadline() {
 		took := time.Duration(mine[0].item.Ms) * time.Millisecond
 		return min(t, took+took/4)
 	}
@@ -39,7 +39,7 @@ func (m *Machine) typical() time.Duration {
 }
 
 func (m *Machine) maxDeadline() time.Duration {
-	return time.Duration(m.Cfg.Genesis.Deadline.MaxMs) * time.Millisecond
+	return time.Duration(m.cfg.Genesis.Deadline.MaxMs) * time.Millisecond
 }
 
 // waits reports whether a voter waits for any of some peers before it says what it
@@ -48,28 +48,28 @@ func (m *Machine) maxDeadline() time.Duration {
 // deadline, and the others may need its word for a quorum.
 func (m *Machine) waits(now time.Time, peers []wire.PeerID, b *book, t wire.Table) bool {
 	open := slices.DeleteFunc(slices.Clone(peers), func(p wire.PeerID) bool { return !m.awaited(p, now) })
-	preset := m.Cfg.Genesis.Preset
-	if len(open) == 0 || !m.Round.Late || preset.Reduced() || preset.Cadence.Window || !t.More(b.weight(t)) {
+	preset := m.cfg.Genesis.Preset
+	if len(open) == 0 || !m.round.late || preset.Reduced() || preset.Cadence.Window || !t.More(b.weight(t)) {
 		return len(open) > 0
 	}
 	known, whole := b.count(t)
 	for d, weight := range known {
-		if m.Round.Headers[d] == nil && t.More(weight) {
+		if m.round.headers[d] == nil && t.More(weight) {
 			return true // it is on its way to here
 		}
 	}
 	return slices.ContainsFunc(open, func(p wire.PeerID) bool {
-		mine := m.Round.of[p]
+		mine := m.round.of[p]
 		return len(mine) > 0 && !t.More(whole[mine[0].item.Header])
 	})
 }
 
-// Guests returns the voters without a part in the open round, once all who have one
+// guests returns the voters without a part in the open round, once all who have one
 // have committed or are gone: nobody is left then who could copy what they are given,
 // and the others may need their word for a quorum.
-func (m *Machine) Guests(now time.Time) []wire.PeerID {
-	plan := m.Round.plan
-	if plan == nil || m.Grouped() {
+func (m *Machine) guests(now time.Time) []wire.PeerID {
+	plan := m.round.plan
+	if plan == nil || m.grouped() {
 		return nil
 	}
 	var out []wire.PeerID
@@ -78,7 +78,7 @@ func (m *Machine) Guests(now time.Time) []wire.PeerID {
 			out = append(out, v.Peer)
 		}
 	}
-	if len(out) == 0 || slices.ContainsFunc(plan.Shares, func(s rules.Share) bool { return !m.HoldsHeaderOf(s.Peer) && !m.isGone(s.Peer, now) }) {
+	if len(out) == 0 || slices.ContainsFunc(plan.Shares, func(s rules.Share) bool { return !m.holdsHeaderOf(s.Peer) && !m.isGone(s.Peer, now) }) {
 		return nil
 	}
 	return out
@@ -87,7 +87,7 @@ func (m *Machine) Guests(now time.Time) []wire.PeerID {
 // isGone reports whether p has been disconnected for a while.
 func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
 	since, gone := m.gone[p]
-	return gone && !now.Before(since.Add(m.Cfg.GoneAfter))
+	return gone && !now.Before(since.Add(m.cfg.GoneAfter))
 }
 
 // shown reports whether others may show this peer bodies of the open round: to who
@@ -95,6 +95,6 @@ func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
 // has no part in it, once all others have committed, or came late, as the others'
 // deadline is before its own.
 func (m *Machine) shown(now time.Time) bool {
-	return m.HoldsHeaderOf(m.Cfg.Self) || m.Overdue(now) ||
-		!m.Grouped() && (m.Round.Late || m.Round.plan.Share(m.Cfg.Self) == nil)
+	return m.holdsHeaderOf(m.cfg.Self) || m.overdue(now) ||
+		!m.grouped() && (m.round.late || m.round.plan.Share(m.cfg.Self) == nil)
 }

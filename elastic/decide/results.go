@@ -20,34 +20,34 @@ type result struct {
 // hearResult takes a group's result. Voters keep it; members of the group learn
 // that nothing more is to be done.
 func (m *Machine) hearResult(e wire.Envelope) {
-	g := m.Round.group
+	g := m.round.group
 	read, err := wire.Read[wire.GroupResult](e)
-	if err != nil || int(read.Outcome.Group) >= len(m.Round.plan.Groups) {
+	if err != nil || int(read.Outcome.Group) >= len(m.round.plan.Groups) {
 		return
 	}
-	if _, member := slices.BinarySearchFunc(m.Round.plan.Groups[read.Outcome.Group], e.Sender, wire.PeerID.Compare); !member {
+	if _, member := slices.BinarySearchFunc(m.round.plan.Groups[read.Outcome.Group], e.Sender, wire.PeerID.Compare); !member {
 		return
 	}
 	r := result{env: e, GroupResult: *read}
 	own := g != nil && int(r.Outcome.Group) == g.index
-	if !own && m.Head().Table.Of(m.Cfg.Self) == 0 {
+	if !own && m.Head().Table.Of(m.cfg.Self) == 0 {
 		return
 	}
 	d := r.Outcome.Digest()
 	same := 0
-	for _, o := range m.Round.results {
+	for _, o := range m.round.results {
 		if o.Outcome.Group == r.Outcome.Group {
 			same++
 		}
 	}
-	if m.Round.results[d] != nil || same >= resultsOfOne || rules.CheckGroupResult(m.Cfg.Run, m.Round.plan, &r.GroupResult) != nil {
+	if m.round.results[d] != nil || same >= resultsOfOne || rules.CheckGroupResult(m.cfg.Run, m.round.plan, &r.GroupResult) != nil {
 		return
 	}
 	r.item = wire.HaveItem{Header: d, State: wire.HaveSeen}
-	m.Round.results[d] = &r
-	at, _ := slices.BinarySearchFunc(m.Round.byGroup, &r, resultOrder)
-	m.Round.byGroup = slices.Insert(m.Round.byGroup, at, &r)
-	m.Round.haves.changed = true
+	m.round.results[d] = &r
+	at, _ := slices.BinarySearchFunc(m.round.byGroup, &r, resultOrder)
+	m.round.byGroup = slices.Insert(m.round.byGroup, at, &r)
+	m.round.haves.changed = true
 	if own {
 		g.known = true
 	}
@@ -60,28 +60,28 @@ func resultOrder(a, b *result) int {
 
 // fetchResults asks for what groups merged.
 func (m *Machine) fetchResults() []Command {
-	if m.Head().Table.Of(m.Cfg.Self) == 0 {
+	if m.Head().Table.Of(m.cfg.Self) == 0 {
 		return nil
 	}
 	var out []Command
-	for _, r := range m.Round.byGroup {
+	for _, r := range m.round.byGroup {
 		if r.item.State != wire.HaveSeen || r.asked {
 			continue
 		}
 		r.asked = true
 		if r.Outcome.Merged.IsZero() { // nothing counts: nothing to fetch
 			r.item.State = wire.HaveWhole
-			m.Round.haves.changed = true
+			m.round.haves.changed = true
 			continue
 		}
-		out = append(out, FetchGroup{Round: m.Round.plan.Round, Outcome: &r.Outcome, Members: m.Round.plan.Groups[r.Outcome.Group]})
+		out = append(out, FetchGroup{Round: m.round.plan.Round, Outcome: &r.Outcome, Members: m.round.plan.Groups[r.Outcome.Group]})
 	}
 	return out
 }
 
 // checkedResult books the end of a result's fetch.
 func (m *Machine) checkedResult(now time.Time, r *result, ev BodyChecked) {
-	m.Round.haves.changed = true
+	m.round.haves.changed = true
 	if r.item.State == wire.HaveSeen && !m.found(now, &r.item, ev) {
 		r.asked = false // not to be had yet: ask again
 	}
@@ -90,12 +90,12 @@ func (m *Machine) checkedResult(now time.Time, r *result, ev BodyChecked) {
 // resultHave says which results this voter holds: when nothing is awaited any
 // more, or when the groups' time is over.
 func (m *Machine) resultHave(now time.Time) []Command {
-	if m.Head().Table.Of(m.Cfg.Self) == 0 || now.Before(m.resultsBy()) && m.awaitsGroup(now) {
+	if m.Head().Table.Of(m.cfg.Self) == 0 || now.Before(m.resultsBy()) && m.awaitsGroup(now) {
 		return nil
 	}
-	return m.sayHave(now, wire.KindHave, m.Round.haves, func() []wire.HaveItem {
+	return m.sayHave(now, wire.KindHave, m.round.haves, func() []wire.HaveItem {
 		items := []wire.HaveItem{}
-		for _, r := range m.Round.byGroup {
+		for _, r := range m.round.byGroup {
 			items = append(items, r.item)
 		}
 		return items[:min(len(items), 2*wire.MaxGroups)]
@@ -105,8 +105,8 @@ func (m *Machine) resultHave(now time.Time) []Command {
 // resultsBy returns until when voters wait for results: groups exchange until the
 // round's deadline, and have then some time to merge and vote.
 func (m *Machine) resultsBy() time.Time {
-	d := m.Round.plan.Deadline
-	return m.Learnt.Add(d + max(2*m.Cfg.ProposalTimeout, d/2))
+	d := m.round.plan.Deadline
+	return m.learnt.Add(d + max(2*m.cfg.ProposalTimeout, d/2))
 }
 
 // awaitsGroup reports whether a group's result is not here yet but can still come:
@@ -114,14 +114,14 @@ func (m *Machine) resultsBy() time.Time {
 // for who was away, who begins its work anew, nor for who is not connected: a voter
 // that came back in mid-round cannot know who is gone.
 func (m *Machine) awaitsGroup(now time.Time) bool {
-	done := make([]bool, len(m.Round.plan.Groups))
-	for _, r := range m.Round.byGroup {
+	done := make([]bool, len(m.round.plan.Groups))
+	for _, r := range m.round.byGroup {
 		if r.item.State != wire.HaveSeen {
 			done[r.Outcome.Group] = true
 		}
 	}
-	over := !now.Before(m.Learnt.Add(m.typical()))
-	for i, members := range m.Round.plan.Groups {
+	over := !now.Before(m.learnt.Add(m.typical()))
+	for i, members := range m.round.plan.Groups {
 		if done[i] {
 			continue
 		}
@@ -129,7 +129,7 @@ func (m *Machine) awaitsGroup(now time.Time) bool {
 		for _, p := range members {
 			there := !m.isGone(p, now)
 			if over {
-				there = p == m.Cfg.Self || m.linked[p] && !m.Round.away[p]
+				there = p == m.cfg.Self || m.linked[p] && !m.round.away[p]
 			}
 			if there {
 				up++

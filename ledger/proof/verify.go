@@ -90,7 +90,7 @@ func openExport(dir fs.FS) (*exported, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.g, e.run, err = wire.OpenGenesis(b); err != nil {
+	if e.g, e.run, err = version.OpenGenesis(b); err != nil {
 		return nil, fmt.Errorf("genesis: %w", err)
 	}
 	if e.exporter, err = openSums(dir, e.run); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 func each(t *testing.T, f func(t *testing.T, c Codec)) {
-	for _, name := range []string{"none", "bf16", "int8"} {
+	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			c, err := New(name)
 			if err != nil {
@@ -170,7 +170,7 @@ func FuzzInt8(f *testing.F) { fuzz(f, "int8") }
 func BenchmarkEncode(b *testing.B) {
 	x := make([]float32, 65536)
 	num.FillNormal(x, 1, 1, 1)
-	for _, name := range []string{"none", "bf16", "int8"} {
+	for _, name := range Names() {
 		b.Run(name, func(b *testing.B) {
 			c, _ := New(name)
 			st := &State{Residual: make([]float32, len(x))}

@@ -61,7 +61,7 @@ func TestMergeAgainstExact(t *testing.T) {
 			}
 			stats[i] = Stat{1 + uint32(r.Intn(MaxSamples)), num.SumSquares(in[i])}
 		}
-		for _, name := range []string{"mean", "clip-median"} {
+		for _, name := range Names() {
 			rule := mustRule(t, name)
 			a, total, err := rule.Weights(stats)
 			if err != nil {
@@ -114,7 +114,7 @@ func TestClipMedian(t *testing.T) {
 }
 
 func TestDeclaredNumbersAreChecked(t *testing.T) {
-	for _, name := range []string{"mean", "clip-median"} {
+	for _, name := range Names() {
 		for _, s := range [][]Stat{nil, {{0, 1}}, {{MaxSamples + 1, 1}}, {{1, math.NaN()}}, {{1, math.Inf(1)}}, {{1, -1}}, {{1, 1}, {1, math.NaN()}}} {
 			if _, _, err := mustRule(t, name).Weights(s); !errors.Is(err, ErrStat) {
 				t.Errorf("%s of %v: %v", name, s, err)

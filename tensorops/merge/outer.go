@@ -20,20 +20,15 @@ type Outer interface {
 	Step(theta, state, merged []float32, c Coef)
 }
 
-// NewOuter returns the outer step of that name: none, sgd, nesterov or adamw.
-func NewOuter(name string) (Outer, error) {
-	switch name {
-	case "none":
-		return plain{}, nil
-	case "sgd":
-		return sgd{}, nil
-	case "nesterov":
-		return nesterov{}, nil
-	case "adamw":
-		return adamw{}, nil
-	}
-	return nil, fmt.Errorf("find outer step %q: have none, sgd, nesterov, adamw", name)
-}
+// outers are all outer steps. A new one is a type and a place here; nothing else
+// lists them.
+var outers = []named[Outer]{{"none", plain{}}, {"sgd", sgd{}}, {"nesterov", nesterov{}}, {"adamw", adamw{}}}
+
+// OuterNames returns the names of all outer steps.
+func OuterNames() []string { return namesOf(outers) }
+
+// NewOuter returns the outer step of that name.
+func NewOuter(name string) (Outer, error) { return find("outer step", outers, name) }
 
 func mustFit(o Outer, theta, state, merged []float32) {
 	if len(merged) != len(theta) || len(state) != o.StateLen(len(theta)) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/apiary-net/hived/tensorops/num"
 )
@@ -36,16 +37,37 @@ type Rule interface {
 	Merge(out []float32, in [][]float32, a []float32, total float64) (Report, error)
 }
 
-// NewRule returns the aggregator of that name: mean (by samples), or clip-median
-// (the same, each part clipped to the lower median of the parts' norms).
-func NewRule(name string) (Rule, error) {
-	switch name {
-	case "mean":
-		return mean{}, nil
-	case "clip-median":
-		return clipMedian{}, nil
+// rules are all aggregators. A new one is a file and a line here; nothing else
+// lists them.
+var rules = []named[Rule]{{"mean", mean{}}, {"clip-median", clipMedian{}}}
+
+// Names returns the names of all aggregators.
+func Names() []string { return namesOf(rules) }
+
+// NewRule returns the aggregator of that name.
+func NewRule(name string) (Rule, error) { return find("aggregator", rules, name) }
+
+type named[T any] struct {
+	name  string
+	value T
+}
+
+func namesOf[T any](all []named[T]) []string {
+	var out []string
+	for _, n := range all {
+		out = append(out, n.name)
 	}
-	return nil, fmt.Errorf("find aggregator %q: have mean, clip-median", name)
+	return out
+}
+
+func find[T any](what string, all []named[T], name string) (T, error) {
+	for _, n := range all {
+		if n.name == name {
+			return n.value, nil
+		}
+	}
+	var none T
+	return none, fmt.Errorf("%s %q is not one of %s", what, name, strings.Join(namesOf(all), ", "))
 }
 
 // Clipped returns how many senders' factors are below their weights.
@@ -57,29 +79,6 @@ func Clipped(stats []Stat, a []float32) int {
 		}
 	}
 	return n
-}
-
-type mean struct{ fold }
-
-func (mean) Weights(stats []Stat) ([]float32, float64, error) {
-	return weights(stats, func(Stat) float32 { return 1 })
-}
-
-type clipMedian struct{ fold }
-
-func (clipMedian) Weights(stats []Stat) ([]float32, float64, error) {
-	norms := make([]float64, len(stats))
-	for i, s := range stats {
-		norms[i] = math.Sqrt(s.SumSquares) // IEEE: exact rounding everywhere
-	}
-	tau := num.LowerMedian(norms)
-	return weights(stats, func(s Stat) float32 {
-		n := math.Sqrt(s.SumSquares)
-		if n == 0 || n <= tau {
-			return 1
-		}
-		return float32(tau / n)
-	})
 }
 
 // weights checks stats and multiplies by the clip factor.

@@ -36,7 +36,7 @@ type MemConfig struct {
 	Change   func(*wire.Genesis) // may be nil
 }
 
-// Mem is a swarm of real runners in memory.
+// Mem is a swarm of real runners in memory, in their own goroutines.
 type Mem struct {
 	Genesis wire.Genesis
 	Run     wire.RunID

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/apiary-net/hived/netsim"
+	"github.com/apiary-net/hived/tensorops/codec"
+	"github.com/apiary-net/hived/tensorops/merge"
+	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/wire"
+)
+
+// TestNamesAreDocumented finds each name that a table of the code has on the pages
+// that list such names.
+func TestNamesAreDocumented(t *testing.T) {
+	for page, lists := range map[string][][]string{
+		"format/genesis.md":  {codec.Names(), merge.Names(), merge.OuterNames(), wire.Topologies(), wire.MergedCodecs(), train.Optimizers()},
+		"format/header.md":   {codec.Names()},
+		"format/numerics.md": {codec.Names(), merge.Names(), merge.OuterNames()},
+		"netsim.md":          {netsim.Adversaries(), netsim.ModelKinds()},
+		"train.md":           {train.Optimizers()},
+	} {
+		b, err := os.ReadFile(filepath.Join("..", "..", "docs", filepath.FromSlash(page)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, names := range lists {
+			if len(names) < 2 {
+				t.Errorf("%s: a list of %d names", page, len(names))
+			}
+			for _, n := range names {
+				if !regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(n) + `([^\w-]|$)`).Match(b) {
+					t.Errorf("docs/%s does not name %s", page, n)
+				}
+			}
+		}
+	}
+}
