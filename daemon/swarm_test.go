@@ -59,6 +59,13 @@ func TestSwarmOfTwo(t *testing.T) {
 	if len(versions) != 1 {
 		t.Fatalf("the peers ended with versions %v", versions)
 	}
+	for _, cl := range []*Client{ca, cb} { // a cosignature comes back a moment after its head
+		for h := (LedgerHead{}); len(h.Cosigned) != 1; {
+			if err := cl.Get(ctx, "/api/v1/runs/two/ledger", &h); err != nil || len(h.Convicted) != 0 {
+				t.Fatal(h.Convicted, err)
+			}
+		}
+	}
 	dir := filepath.Join(t.TempDir(), "export")
 	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); err != nil {
 		t.Fatal(err)
