@@ -49,7 +49,7 @@ var layers = map[string]layer{
 	"consensus":               {own: []string{"wire"}},
 	"consensus/gpbft":         {own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
 	"elastic":                 {own: []string{"wire", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/codec", "tensorops/merge"}},
-	"elastic/rules":           {own: []string{"wire"}, tests: []string{"elastic/rules/rulestest"}},
+	"elastic/rules":           {own: []string{"wire", "tensorops/num"}, tests: []string{"elastic/rules/rulestest"}},
 	"elastic/rules/rulestest": {own: []string{"wire", "elastic/rules"}},
 	"elastic/decide":          {own: []string{"wire", "elastic/rules"}, tests: []string{"elastic/rules/rulestest"}},
 	"elastic/version":         {own: []string{"wire", "elastic/rules", "tensorops", "tensorops/num", "tensorops/codec", "tensorops/merge"}},

@@ -77,6 +77,8 @@ func (b bodyStore) Put(round uint64, data []byte) (wire.CID, error) {
 	return b.bodies.Put(round/1024, data)
 }
 
+func (b bodyStore) Sync() error { return b.bodies.Sync() }
+
 func (b bodyStore) Get(id wire.CID) ([]byte, error) {
 	if data, err := b.bodies.Get(id); err == nil {
 		return data, nil

@@ -23,6 +23,7 @@ type Blocks interface {
 	Put(epoch uint64, b []byte) (wire.CID, error)
 	Get(id wire.CID) ([]byte, error)
 	DropBefore(epoch uint64) error
+	Sync() error
 	Close() error
 }
 

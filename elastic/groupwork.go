@@ -49,9 +49,11 @@ func (r *Runner) mergeCut(ctx context.Context, v *rules.GroupView, round uint64,
 		return ev, fmt.Errorf("keep the group's cut: %w", err)
 	}
 	if merged != nil {
-		ev.Merged, err = r.model.MergedCID(merged, r.cacheMerged(round))
+		if ev.Merged, err = r.model.MergedCID(merged, r.cacheMerged(round)); err != nil {
+			return ev, err
+		}
 	}
-	return ev, err
+	return ev, r.cfg.Bodies.Sync() // before the vote for it is signed
 }
 
 // cacheMerged keeps the blocks of a merged update, for voters and for those who

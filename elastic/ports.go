@@ -81,7 +81,9 @@ type KV interface {
 
 // Blocks is the local content-addressed store.
 type Blocks interface {
+	// Put keeps a block, which is durable after the next Sync.
 	Put(epoch uint64, b []byte) (wire.CID, error)
+	Sync() error
 	Get(id wire.CID) ([]byte, error)
 }
 

@@ -306,6 +306,9 @@ func (r *Runner) persistRecord(c decide.PersistRecord) error {
 	if c.Cert != nil {
 		instance = c.Cert.Instance
 	}
+	if err := pruneSlots(r.cfg.KV, c.Record.Round); err != nil {
+		return err
+	}
 	r.cfg.Agree.Final(instance, c.Record)
 	r.next = instance + 1
 	if c.Cert == nil {

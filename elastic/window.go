@@ -112,6 +112,9 @@ func (w *worker) trainWindow(ctx context.Context, c decide.Train) (*wire.Header,
 	if _, err := w.r.cfg.Bodies.Put(ws.round, index); err != nil {
 		return nil, fmt.Errorf("keep own body: %w", err)
 	}
+	if err := w.r.cfg.Bodies.Sync(); err != nil {
+		return nil, fmt.Errorf("keep own body: %w", err)
+	}
 	w.sent.Store(ws.bytes)
 	return h, nil
 }

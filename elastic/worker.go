@@ -13,6 +13,7 @@ import (
 	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
+	"github.com/apiary-net/hived/tensorops/merge"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -80,6 +81,9 @@ func (w *worker) fetchState(ctx context.Context, round uint64, id wire.CID, hold
 func (w *worker) keep(s *version.State) error {
 	epoch := s.Round / StateEpoch
 	if err := w.r.model.Blocks(s, func(b []byte) (wire.CID, error) { return w.r.cfg.States.Put(epoch, b) }); err != nil {
+		return err
+	}
+	if err := w.r.cfg.States.Sync(); err != nil { // blocks before the pointer to them
 		return err
 	}
 	ptr := append(binary.BigEndian.AppendUint64(nil, s.Round), s.ID.Bytes()...)
@@ -185,7 +189,7 @@ func (w *worker) encode(c decide.Train, h *wire.Header, delta []float32) error {
 	}
 	w.late = nil
 	if limit := 2 * rules.MedianNorm(c.Prev); limit > 0 {
-		version.Clip(x, float64(limit))
+		merge.ClipNorm(x, float64(limit))
 	}
 	if w.r.cfg.Genesis.Preset.Codec != "none" {
 		if w.residual == nil {
@@ -204,6 +208,9 @@ func (w *worker) encode(c decide.Train, h *wire.Header, delta []float32) error {
 		if _, err := w.r.cfg.Bodies.Put(c.Plan.Round, b); err != nil {
 			return fmt.Errorf("keep own body: %w", err)
 		}
+	}
+	if err := w.r.cfg.Bodies.Sync(); err != nil { // before the header that names it is signed
+		return fmt.Errorf("keep own body: %w", err)
 	}
 	p.spans = h.Spans
 	w.pending = p
@@ -308,6 +315,9 @@ func (w *worker) adopt(ctx context.Context, s *version.State, merged wire.CID) e
 	}
 	if rec.Last {
 		entries = append(entries, wire.EntryBody{Kind: wire.EntryEnd, Ref: s.ID, Round: s.Round})
+	}
+	if err := w.r.cfg.Bodies.Sync(); err != nil { // what the entries name is durable first
+		return fmt.Errorf("keep bodies of round %d: %w", s.Round, err)
 	}
 	if _, err := w.r.cfg.Log.Append(ctx, entries); err != nil {
 		return fmt.Errorf("log version %d: %w", s.Round, err)

@@ -19,6 +19,7 @@ const (
 	checkHonest     = "no-false-charge" // a crash never looks like a lie
 	checkRedundancy = "redundancy"      // what counted can be had from others
 	checkMemory     = "memory"          // stores and queues stay bounded
+	checkDurable    = "durable"         // what a signed entry names is on disk after a power cut
 )
 
 // Finding is what a checker has against what it was told.

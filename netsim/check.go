@@ -3,6 +3,8 @@ package netsim
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apiary-net/hived/consensus"
@@ -216,6 +218,7 @@ func (c *checker) end() {
 	}
 	c.redundant()
 	c.memory()
+	c.slots()
 }
 
 // redundant checks that the newest version that a quorum attested lives on at
@@ -244,6 +247,35 @@ func (c *checker) redundant() {
 func (c *checker) holds(n *Node, version wire.CID) bool {
 	_, err := n.disk.states.Get(wire.RawDigestCID(version.Digest()))
 	return err == nil
+}
+
+// slots checks that sign-once slots long decided are deleted: those of two times
+// elastic's 64 rounds may be there.
+func (c *checker) slots() {
+	if c.head() == nil {
+		return
+	}
+	for _, n := range c.sw.Nodes {
+		if n.life == nil {
+			continue
+		}
+		oldest := c.head().Round
+		err := n.disk.kv.Scan([]byte("slot/header/"), func(k, _ []byte) error {
+			r, err := strconv.ParseUint(strings.TrimPrefix(string(k), "slot/header/"), 10, 64)
+			oldest = min(oldest, r)
+			return err
+		})
+		if err != nil || oldest+3*64 < c.head().Round {
+			c.fail(checkMemory, "peer %d keeps the slot of its header of round %d in round %d (%v)", n.Index, oldest, c.head().Round, err)
+		}
+	}
+}
+
+// durable checks that a peer that starts has the version that its newest entry names.
+func (c *checker) durable(n *Node) {
+	if n.round > 0 && !c.holds(n, n.version) {
+		c.fail(checkDurable, "peer %d starts without version %d, which an entry of its log names", n.Index, n.round)
+	}
 }
 
 // memory checks that old versions are dropped.

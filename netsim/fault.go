@@ -156,7 +156,11 @@ func (f *fault) befall(n *Node, undo func(func())) {
 	case "full":
 		note("disk-full")
 		n.disk.full = true
-		undo(func() { note("disk-free"); n.disk.full = false })
+		undo(func() {
+			note("disk-free")
+			n.disk.full = false
+			f.sim.restart(n) // a peer stops when it cannot keep what it must
+		})
 	case "free":
 		note("disk-free")
 		n.disk.full = false

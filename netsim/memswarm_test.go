@@ -98,6 +98,8 @@ func (s *memBlocks) Put(epoch uint64, b []byte) (wire.CID, error) {
 	return id, nil
 }
 
+func (s *memBlocks) Sync() error { return nil }
+
 func (s *memBlocks) Get(id wire.CID) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

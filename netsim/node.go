@@ -107,6 +107,7 @@ func (n *Node) Start() error {
 	if got, want := lf.log.Head().Size, n.acknowledged(); got < want {
 		sw.check.fail(CheckLogs, "peer %d starts with %d entries, %d were acknowledged", n.Index, got, want)
 	}
+	sw.check.durable(n)
 	agree := daemon.NewAgreement(sw.Run, n.Key, slot, log)
 	lf.runner, err = elastic.New(elastic.Config{Genesis: &sw.Genesis, Run: sw.Run, Key: n.Key, Trainer: sw.model.trainer(n, lf), Net: lf, KV: kv,
 		Bodies: lifeBlocks{lf, n.disk.bodies}, States: lifeBlocks{lf, n.disk.states}, Log: lf, Agree: agree, DataRoot: sw.root,

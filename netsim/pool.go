@@ -59,10 +59,32 @@ type Store struct {
 	pool *Pool
 	mu   sync.Mutex
 	ids  map[wire.CID]uint64 // epoch
+	late []wire.CID          // put since the last Sync
 }
 
 // NewStore returns an empty store.
 func NewStore(p *Pool) *Store { return &Store{pool: p, ids: map[wire.CID]uint64{}} }
+
+// Sync makes durable what was put. It never fails.
+func (s *Store) Sync() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = s.late[:0]
+	return nil
+}
+
+// Crash takes what was not synced.
+func (s *Store) Crash() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range s.late {
+		if _, ok := s.ids[id]; ok {
+			s.pool.release(id)
+			delete(s.ids, id)
+		}
+	}
+	s.late = nil
+}
 
 // Put keeps a copy of b.
 func (s *Store) Put(epoch uint64, b []byte) (wire.CID, error) {
@@ -71,6 +93,7 @@ func (s *Store) Put(epoch uint64, b []byte) (wire.CID, error) {
 	defer s.mu.Unlock()
 	if _, ok := s.ids[id]; !ok {
 		s.pool.hold(id, b)
+		s.late = append(s.late, id)
 	}
 	s.ids[id] = epoch
 	return id, nil

@@ -62,6 +62,13 @@ func (s blockStore) Put(epoch uint64, b []byte) (wire.CID, error) {
 	return s.Store.Put(epoch, b)
 }
 
+func (s blockStore) Sync() error {
+	if err := s.disk.writable(); err != nil {
+		return err
+	}
+	return s.Store.Sync()
+}
+
 // disk is what outlives a peer's process.
 type disk struct {
 	values *values
@@ -70,8 +77,9 @@ type disk struct {
 	bodies blockStore
 	states blockStore
 
-	full bool          // all writes are refused
-	slow time.Duration // of each write that must be durable
+	full bool                   // all writes are refused
+	bad  func(key []byte) error // of a write to the KV; nil: none fails
+	slow time.Duration          // of each write that must be durable
 }
 
 func newDisk(p *Pool, v *values) *disk {
@@ -89,8 +97,28 @@ func (d *disk) writable() error {
 	return nil
 }
 
+// refuses says why a batch cannot be written. Deletions alone always can.
+func (d *disk) refuses(puts [][2][]byte) error {
+	if len(puts) == 0 {
+		return nil
+	}
+	for _, p := range puts {
+		if d.bad == nil {
+			break
+		}
+		if err := d.bad(p[0]); err != nil {
+			return err
+		}
+	}
+	return d.writable()
+}
+
 // crash is what a power cut leaves: all that was synced.
-func (d *disk) crash() { d.kv, d.log = d.kv.Crash(0), d.log.Crash(0) }
+func (d *disk) crash() {
+	d.kv, d.log = d.kv.Crash(0), d.log.Crash(0)
+	d.bodies.Crash()
+	d.states.Crash()
+}
 
 // wipe makes the disk an empty one.
 func (d *disk) wipe() {
@@ -127,6 +155,9 @@ func (k lifeKV) Apply(puts [][2][]byte, dels [][]byte, sync bool) error {
 	if k.life.dead {
 		return fs.ErrClosed
 	}
+	if err := k.life.n.disk.refuses(puts); err != nil {
+		return err
+	}
 	short := make([][2][]byte, len(puts))
 	for i, p := range puts {
 		short[i] = [2][]byte{p[0], k.values().intern(p[1])}
@@ -148,6 +179,19 @@ func (s lifeBlocks) Put(epoch uint64, b []byte) (wire.CID, error) {
 		return wire.CID{}, fs.ErrClosed
 	}
 	return s.store.Put(epoch, b)
+}
+
+// Sync takes the disk's time, as a write to the KV that must be durable does.
+func (s lifeBlocks) Sync() error {
+	if slow := s.store.disk.slow; slow > 0 {
+		if err := s.life.n.sw.Loop.Sleep(s.life.ctx, slow); err != nil {
+			return err
+		}
+	}
+	if s.life.dead {
+		return fs.ErrClosed
+	}
+	return s.store.Sync()
 }
 
 func (s lifeBlocks) Get(id wire.CID) ([]byte, error) { return s.store.Get(id) }

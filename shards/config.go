@@ -10,7 +10,7 @@ import (
 // Config is how a Store behaves.
 type Config struct {
 	// FloorBytes is the free space that Put leaves on the disk; zero means no
-	// floor. The daemon sets the greater of 1 GiB and 5 %.
+	// floor. The daemon gives its store.free_floor.
 	FloorBytes uint64
 	// Free tells the bytes that are free for this user in the file system of
 	// dir; nil asks the system.
@@ -19,7 +19,7 @@ type Config struct {
 	// memory and 10 goroutines: 1 to 256, default 16.
 	MaxEpochs int
 	// Sync makes each Put durable before it returns. Without it a power cut may
-	// lose the newest blocks, which others still hold; a crash of the process
+	// lose the blocks since the last call of Store.Sync; a crash of the process
 	// loses nothing.
 	Sync bool
 	// Logger may be nil.

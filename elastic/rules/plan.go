@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apiary-net/hived/tensorops/num"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -116,7 +117,7 @@ func (p *Plans) After(h History) *Plan {
 // of genesis and the last planWindow records: every peer computes the same.
 func MakePlan(g *wire.Genesis, h History) *Plan {
 	head := h.Head()
-	p := &Plan{Round: head.Round + 1, LRScale: LRScale(g, head.Round+1)}
+	p := &Plan{Round: head.Round + 1, LRScale: num.RateScale(g.Preset.Inner.Decay, head.Round+1, g.Rounds)}
 	p.Deadline, p.Typical = deadlines(g, h)
 	dealer := dealer{cursor: head.Cursor, returned: slices.Clone(head.Returned)}
 	median := medianSpeed(head)
@@ -191,16 +192,6 @@ func deadlines(g *wire.Genesis, h History) (last, typical time.Duration) {
 	}
 	slack := int64(g.Deadline.Mads) * lowerMedian(dev)
 	return clamp(mid + max(slack, 2*mid)), clamp(mid + max(slack, mid/4))
-}
-
-// LRScale falls linearly from 1 in round 1 to Decay in the last round.
-func LRScale(g *wire.Genesis, r uint64) float32 {
-	d := g.Preset.Inner.Decay
-	if d == 0 || d == 1 || g.Rounds < 2 {
-		return 1
-	}
-	t := float32(min(r, g.Rounds)-1) / float32(g.Rounds-1)
-	return 1 - float32(t*(1-d))
 }
 
 // maxDealt bounds the pieces of one share: a header names them all, perhaps with

@@ -139,18 +139,6 @@ func TestHistoryKeepsWhatAPlanReads(t *testing.T) {
 	}
 }
 
-func TestRateFallsToDecay(t *testing.T) {
-	g := planned()
-	g.Preset.Inner.Decay = 0.1
-	if a, z := LRScale(g, 1), LRScale(g, 100); a != 1 || z < 0.0999 || z > 0.1001 {
-		t.Fatalf("rate goes from %v to %v", a, z)
-	}
-	g.Preset.Inner.Decay = 0
-	if LRScale(g, 100) != 1 {
-		t.Fatal("without decay the rate changes")
-	}
-}
-
 // planned is a genesis as far as plans read it.
 func planned() *wire.Genesis {
 	g := &wire.Genesis{Rounds: 100, Group: wire.MaxMembers, Preset: Presets[slices.IndexFunc(Presets, func(p Preset) bool { return p.Name == "diloco" })].Preset,

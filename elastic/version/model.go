@@ -217,13 +217,13 @@ func (m *Model) MergePart(i int, in []Counted, out []float32) error {
 func (m *Model) Step(params, outer, merged []float32, round, n uint64) {
 	o := m.g.Preset.Outer
 	if m.g.Preset.Cadence.Window {
-		o.LR = float32(o.LR * rules.LRScale(m.g, round))
+		o.LR = float32(o.LR * num.RateScale(m.g.Preset.Inner.Decay, round, m.g.Rounds))
 	}
 	if o.Clip > 0 {
-		Clip(merged, float64(o.Clip))
+		merge.ClipNorm(merged, float64(o.Clip))
 	}
 	m.outer.Step(params, outer, merged, merge.Coef{LR: o.LR, Momentum: o.Momentum, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
-		WeightDecay: o.WeightDecay, Bias1: bias(o.Beta1, n), Bias2: bias(o.Beta2, n)})
+		WeightDecay: o.WeightDecay, Bias1: num.BiasCorrection(o.Beta1, n), Bias2: num.BiasCorrection(o.Beta2, n)})
 }
 
 // Next returns parameters and outer state after s for a decided record: its
@@ -234,34 +234,6 @@ func (m *Model) Next(s *State, prevSteps uint64, merged [][]float32) (params, ou
 		m.Step(params, outer, slices.Clone(d), s.Round+1, prevSteps+uint64(i)+1)
 	}
 	return params, outer
-}
-
-// Clip scales x to at most norm, in canonical arithmetic.
-func Clip(x []float32, norm float64) {
-	n := math.Sqrt(num.SumSquares(x))
-	if n <= norm {
-		return
-	}
-	c := float32(norm / n)
-	for i := range x {
-		x[i] = float32(c * x[i])
-	}
-}
-
-// bias returns 1/(1-beta^n) by repeated squaring in float64: the same bits
-// everywhere.
-func bias(beta float32, n uint64) float32 {
-	if beta == 0 {
-		return 1
-	}
-	p, b := 1.0, float64(beta)
-	for ; n > 0; n >>= 1 {
-		if n&1 == 1 {
-			p = float64(p * b)
-		}
-		b = float64(b * b)
-	}
-	return float32(1 / (1 - p))
 }
 
 // CheckWindowBody decodes the index block of a window's header.
