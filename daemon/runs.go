@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/decide"
@@ -196,13 +197,13 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	}
 	r.net = &runNet{node: d.node}
 	r.witness = ledger.NewWitness(heads, r.log, witnessPeers{r})
-	agree := NewAgreement(r.id, d.key, func(slot []byte) []byte {
+	agree := gpbft.NewAgreement(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: func(slot []byte) []byte {
 		b, err := kv.Get(append([]byte("slot/"), slot...))
 		if err != nil {
 			return nil
 		}
 		return b
-	}, d.log)
+	}})
 	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
 		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: r.witness, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
 	if err != nil {
