@@ -45,10 +45,11 @@ bench-quality: build ## train every row of the quality table and compare with it
 
 long: build ## learning curves, yardsticks, chaos, three seeds of bench-quality: hours, never in CI
 	@go run ./scripts/quality -seeds 3
-	@HIVED_LONG=1 $(TIER) -name long -- -tags long,e2e -run 'Long|Goals|Yardsticks' -timeout 6h ./...
+	@HIVED_LONG=1 $(TIER) -name long -- -tags long,e2e -run 'Long|Goals' -timeout 6h ./...
 
-bench: ## every benchmark once
-	go test -run '^$$' -bench . -benchtime 1x ./tensorops/... ./train/... ./consensus/... ./wire/...
+COUNT ?= 1
+bench: ## every benchmark once; make bench COUNT=10 for what a claim of speed needs
+	go test -run '^$$' -bench . -benchtime 1x -count $(COUNT) ./tensorops/... ./train/... ./consensus/... ./wire/...
 
 bench-compute: ## kernels and training steps beside PyTorch's, in turn, on one thread
 	go run ./scripts/computebench $(BENCH)

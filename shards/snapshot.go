@@ -21,19 +21,3 @@ func NewSnapshot(version uint64, state wire.CID, blocks [][]byte, holders []wire
 	}
 	return s, parity, nil
 }
-
-// StandIn names the peer that takes over the blocks of lost: the first of
-// candidates, in rendezvous order of this stripe, that holds nothing of it. It
-// returns false if there is none.
-func StandIn(s *wire.Snapshot, stripe int, lost wire.PeerID, candidates []wire.PeerID) (wire.PeerID, bool) {
-	taken := map[wire.PeerID]bool{lost: true}
-	for _, h := range s.Stripes[stripe].Holders {
-		taken[h] = true
-	}
-	for _, c := range rank(candidates, s.State.Digest(), uint64(stripe)) {
-		if !taken[c] {
-			return c, true
-		}
-	}
-	return wire.PeerID{}, false
-}

@@ -247,21 +247,6 @@ func (s *Store) Get(id wire.CID) ([]byte, error) {
 	return nil, fmt.Errorf("get block %s: %w", id, miss)
 }
 
-// Has reports whether a block is held; its hash is not checked.
-func (s *Store) Has(id wire.CID) bool {
-	es, err := s.newestFirst()
-	if err != nil {
-		return false
-	}
-	defer releaseAll(es)
-	for _, e := range es {
-		if has, err := e.has(id); err == nil && has {
-			return true
-		}
-	}
-	return false
-}
-
 // DropBefore deletes all epochs below epoch, directory by directory, and
 // refuses later writes to them. It waits for reads of the dropped epochs only.
 func (s *Store) DropBefore(epoch uint64) error {

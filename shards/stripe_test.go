@@ -124,22 +124,6 @@ func TestPlacement(t *testing.T) {
 			t.Errorf("holder %s has %d blocks", h.Short(), load[h])
 		}
 	}
-	snap := wire.Snapshot{State: wire.ManifestCID([]byte("s")), Stripes: a}
-	for i, st := range a {
-		lost := st.Holders[0]
-		in, ok := StandIn(&snap, i, lost, mixed)
-		if !ok {
-			t.Fatal("no stand-in among 20 for 12")
-		}
-		for _, h := range st.Holders {
-			if h == in {
-				t.Fatal("stand-in holds a block of the stripe")
-			}
-		}
-		if _, ok := StandIn(&snap, i, lost, st.Holders); ok {
-			t.Fatal("a stand-in out of nowhere")
-		}
-	}
 }
 
 func TestEncodeRefuses(t *testing.T) {

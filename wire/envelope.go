@@ -12,19 +12,18 @@ type Kind uint64
 
 // Kinds of envelopes. Numbers are part of the format and never reused.
 const (
-	KindGenesis  Kind = 1  // Genesis; run is zero
-	KindReady    Kind = 2  // Ready
-	KindHeader   Kind = 3  // Header
-	KindHave     Kind = 4  // Have
-	KindProposal Kind = 5  // Record
-	KindVote     Kind = 6  // a GPBFT message, encoded by consensus/gpbft
-	KindAttest   Kind = 7  // Attest
-	KindHead     Kind = 8  // Head of the sender's log
-	KindLeave    Kind = 9  // Leave
-	KindSlice    Kind = 10 // Slice of one step inside a window
-	KindSnapshot Kind = 11 // Snapshot placement, encoded by shards
-	KindStop     Kind = 12 // Stop, by the creator
-	KindSums     Kind = 13 // digest of an export's SHA256SUMS
+	KindGenesis  Kind = 1 // Genesis; run is zero
+	KindReady    Kind = 2 // Ready
+	KindHeader   Kind = 3 // Header
+	KindHave     Kind = 4 // Have
+	KindProposal Kind = 5 // Record
+	KindVote     Kind = 6 // Vote
+	KindAttest   Kind = 7 // Attest
+	KindHead     Kind = 8 // Head of the sender's log
+	KindLeave    Kind = 9 // Leave
+	// 10 and 11 are reserved: slices and snapshots need no envelope.
+	KindStop Kind = 12 // Stop, by the creator
+	KindSums Kind = 13 // digest of an export's SHA256SUMS
 
 	KindGroupHave Kind = 14 // Have of a member, of its group's headers
 	KindGroupCut  Kind = 15 // GroupCut

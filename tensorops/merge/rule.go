@@ -70,17 +70,6 @@ func find[T any](what string, all []named[T], name string) (T, error) {
 	return none, fmt.Errorf("%s %q is not one of %s", what, name, strings.Join(namesOf(all), ", "))
 }
 
-// Clipped returns how many senders' factors are below their weights.
-func Clipped(stats []Stat, a []float32) int {
-	n := 0
-	for i, s := range stats {
-		if a[i] < float32(s.Samples) {
-			n++
-		}
-	}
-	return n
-}
-
 // weights checks stats and multiplies by the clip factor.
 func weights(stats []Stat, clip func(Stat) float32) ([]float32, float64, error) {
 	a := make([]float32, len(stats))

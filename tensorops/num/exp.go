@@ -36,14 +36,3 @@ func Exp32(x float32) float32 {
 	y = Fma32(y, float32(r*r), r) + 1
 	return math.Float32frombits(uint32(int32(math.Float32bits(y)) + n<<23))
 }
-
-// Tanh32 returns tanh x = 1 - 2/(1+e^2x) for |x| >= 1/8 and an odd polynomial
-// below, where that difference would cancel. Absolute error below 3e-7.
-func Tanh32(x float32) float32 {
-	if x > -0.125 && x < 0.125 {
-		z := float32(x * x)
-		y := Fma32(z, 0.13333333, -0.33333333)
-		return Fma32(float32(x*z), y, x)
-	}
-	return 1 - 2/(1+Exp32(float32(2*x)))
-}

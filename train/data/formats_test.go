@@ -404,3 +404,25 @@ func FuzzStamp(f *testing.F) {
 		}
 	})
 }
+
+// FuzzLabels reads a file of labels: what is taken has a place for each file's name,
+// and no group where none was asked for.
+func FuzzLabels(f *testing.F) {
+	f.Add([]byte("file,label\na/1.png,cat\n2.png,dog\n"), "")
+	f.Add([]byte("file,label,who\n1.png,cat,me\n1.png,cat,me\n"), "who")
+	f.Add([]byte("file,label,\n1.png,cat,x\n"), "")
+	f.Fuzz(func(t *testing.T, b []byte, group string) {
+		tg := &tagger{spec: Spec{Group: group}}
+		if err := tg.readRows(b); err != nil {
+			return
+		}
+		if len(tg.rows) > len(b) {
+			t.Errorf("%d files of %d bytes", len(tg.rows), len(b))
+		}
+		for name, row := range tg.rows {
+			if strings.Contains(name, "/") && name != "/" || group == "" && row.group != "" {
+				t.Errorf("file %q of group %q", name, row.group)
+			}
+		}
+	})
+}

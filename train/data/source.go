@@ -172,7 +172,10 @@ func (t *tagger) readRows(b []byte) error {
 		return fmt.Errorf("read labels: %s: %d rows: %w: %w", t.spec.Labels, len(rows), err, weights.ErrFile)
 	}
 	at := func(col string) (int, error) {
-		if i := slices.Index(rows[0], col); i >= 0 || col == "" {
+		if col == "" {
+			return -1, nil
+		}
+		if i := slices.Index(rows[0], col); i >= 0 {
 			return i, nil
 		}
 		return 0, fmt.Errorf("read labels: %s has no column %q, it has %s: %w", t.spec.Labels, col, strings.Join(rows[0], ", "), weights.ErrFile)
