@@ -49,20 +49,3 @@ func (r *run) takeStatement(b []byte) bool {
 	r.witness.Take(e)
 	return true
 }
-
-// answerProof proves to another peer that the own log only grew.
-func (d *Daemon) answerProof(body []byte) ([]byte, error) {
-	q, err := wire.OpenQuery[wire.ProofQuery](body)
-	if err != nil {
-		return nil, err
-	}
-	r, err := d.runOf(q.Run)
-	if err != nil {
-		return nil, err
-	}
-	proof, err := r.log.ProveTree(q.Old, q.New)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Marshal(proof), nil
-}
