@@ -195,7 +195,7 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	if err != nil {
 		return exit.Fail(exit.Integrity, err, "open the heads of others' logs")
 	}
-	r.net = &runNet{node: d.node}
+	r.net = &runNet{Members: gossip.NewMembers(d.node, protoSay), node: d.node}
 	r.witness = ledger.NewWitness(heads, r.log, witnessPeers{r})
 	agree := gpbft.NewAgreement(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: func(slot []byte) []byte {
 		b, err := kv.Get(append([]byte("slot/"), slot...))
@@ -209,12 +209,13 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	if err != nil {
 		return exit.Fail(exit.Incompatible, err, "take part in run %s", r.genesis.Name)
 	}
-	r.net.topic, err = d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) gossip.Verdict {
+	topic, err := d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) gossip.Verdict {
 		return verdict(r.runner.Check(b))
 	})
 	if err != nil {
 		return exit.Fail(exit.Failed, err, "join the run's topic")
 	}
+	r.net.Subscribe(topic)
 	return nil
 }
 
@@ -230,7 +231,7 @@ func (r *run) main(ctx context.Context) {
 		defer wg.Done()
 		for {
 			select {
-			case m, ok := <-r.net.topic.Inbox():
+			case m, ok := <-r.net.Topic().Inbox():
 				if !ok {
 					return
 				}
@@ -287,8 +288,8 @@ func (r *run) connected(p wire.PeerID, up bool) {
 
 func (r *run) close() {
 	var errs []error
-	if r.net != nil && r.net.topic != nil {
-		errs = append(errs, r.net.topic.Leave())
+	if r.net != nil && r.net.Topic() != nil {
+		errs = append(errs, r.net.Topic().Leave())
 	}
 	if r.bodies != nil {
 		errs = append(errs, r.bodies.Close())

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
@@ -227,13 +226,5 @@ func write(t *testing.T, path string, b []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// What a receiver would punish is not sent: who needs it pulls it.
-func TestTellTooBig(t *testing.T) {
-	n := &runNet{}
-	if err := n.Tell(t.Context(), []wire.PeerID{wire.NewKey().Peer()}, make([]byte, wire.MaxSaid+1)); !errors.Is(err, gossip.ErrTooBig) {
-		t.Fatalf("gives %v", err)
 	}
 }
