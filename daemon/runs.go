@@ -209,8 +209,9 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	if err != nil {
 		return exit.Fail(exit.Incompatible, err, "take part in run %s", r.genesis.Name)
 	}
-	topic, err := d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) gossip.Verdict {
-		return verdict(r.runner.Check(b))
+	topic, err := d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) (any, gossip.Verdict) {
+		e, v := r.runner.Judge(b)
+		return e, verdict(v)
 	})
 	if err != nil {
 		return exit.Fail(exit.Failed, err, "join the run's topic")
@@ -235,8 +236,8 @@ func (r *run) main(ctx context.Context) {
 				if !ok {
 					return
 				}
-				if !r.takeStatement(m.Data) {
-					r.runner.Hear(ctx, m.Data)
+				if e := m.Checked.(wire.Envelope); !r.takeStatement(e) {
+					r.runner.Hear(ctx, e)
 				}
 			case <-ctx.Done():
 				return
@@ -259,12 +260,12 @@ func (r *run) main(ctx context.Context) {
 // said takes an announcement that came directly; whoever sends what is provably
 // bad is blamed, as on the topic.
 func (r *run) said(from wire.PeerID, b []byte) {
-	switch r.runner.Check(b) {
+	switch e, v := r.runner.Judge(b); v {
 	case decide.Accept:
-		if !r.takeStatement(b) {
+		if !r.takeStatement(e) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			r.runner.Hear(ctx, b)
+			r.runner.Hear(ctx, e)
 		}
 	case decide.Reject:
 		r.d.node.Blame(from)

@@ -328,8 +328,8 @@ func (n *MemNode) Version(ctx context.Context) (elastic.Snapshot, error) { retur
 func (n *MemNode) Announce(b []byte) {
 	for _, o := range n.mem.others(n) {
 		time.AfterFunc(n.mem.cfg.Delay, func() {
-			if o.Running() && o.Runner.Check(b) == decide.Accept {
-				o.Runner.Hear(context.Background(), b)
+			if e, v := o.Runner.Judge(b); v == decide.Accept && o.Running() {
+				o.Runner.Hear(context.Background(), e)
 			}
 		})
 	}
