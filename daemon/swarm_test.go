@@ -115,6 +115,19 @@ func forkedLog(ctx context.Context, t *testing.T, a, b *Daemon, cb *Client, run 
 			t.Fatalf("%v is convicted", s.Convicted)
 		}
 	}
+	rb, err := b.runOf(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for entered := false; !entered; { // what is found is kept first, then entered in the log
+		err := rb.log.Read(0, rb.log.Head().Size, func(_ []byte, e wire.EntryBody) error {
+			entered = entered || e.Kind == wire.EntryEvidence
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	dir := filepath.Join(t.TempDir(), "export")
 	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); err != nil {
 		t.Fatal(err)
