@@ -38,9 +38,8 @@ func (p witnessPeers) AnnounceHead(ctx context.Context, b []byte) error {
 
 // takeStatement gives what concerns a witness to the run's. It reports whether the
 // envelope is such.
-func (r *run) takeStatement(b []byte) bool {
-	e, err := wire.Open(b)
-	if err != nil || !ledger.Concerns(e.Kind) {
+func (r *run) takeStatement(e wire.Envelope) bool {
+	if !ledger.Concerns(e.Kind) {
 		return false
 	}
 	if !r.runner.Belongs(e.Sender) || e.Kind == wire.KindHead && !ledger.IsWitness(r.d.ID(), e.Sender, r.net.List(), gossip.MaxTold) {

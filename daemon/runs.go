@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/decide"
@@ -196,20 +197,21 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	}
 	r.net = &runNet{Members: gossip.NewMembers(d.node, protoSay), node: d.node}
 	r.witness = ledger.NewWitness(heads, r.log, witnessPeers{r})
-	agree := NewAgreement(r.id, d.key, func(slot []byte) []byte {
+	agree := gpbft.NewAgreement(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: func(slot []byte) []byte {
 		b, err := kv.Get(append([]byte("slot/"), slot...))
 		if err != nil {
 			return nil
 		}
 		return b
-	}, d.log)
+	}})
 	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
 		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: r.witness, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
 	if err != nil {
 		return exit.Fail(exit.Incompatible, err, "take part in run %s", r.genesis.Name)
 	}
-	topic, err := d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) gossip.Verdict {
-		return verdict(r.runner.Check(b))
+	topic, err := d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) (any, gossip.Verdict) {
+		e, v := r.runner.Judge(b)
+		return e, verdict(v)
 	})
 	if err != nil {
 		return exit.Fail(exit.Failed, err, "join the run's topic")
@@ -234,8 +236,8 @@ func (r *run) main(ctx context.Context) {
 				if !ok {
 					return
 				}
-				if !r.takeStatement(m.Data) {
-					r.runner.Hear(ctx, m.Data)
+				if e := m.Checked.(wire.Envelope); !r.takeStatement(e) {
+					r.runner.Hear(ctx, e)
 				}
 			case <-ctx.Done():
 				return
@@ -258,12 +260,12 @@ func (r *run) main(ctx context.Context) {
 // said takes an announcement that came directly; whoever sends what is provably
 // bad is blamed, as on the topic.
 func (r *run) said(from wire.PeerID, b []byte) {
-	switch r.runner.Check(b) {
+	switch e, v := r.runner.Judge(b); v {
 	case decide.Accept:
-		if !r.takeStatement(b) {
+		if !r.takeStatement(e) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			r.runner.Hear(ctx, b)
+			r.runner.Hear(ctx, e)
 		}
 	case decide.Reject:
 		r.d.node.Blame(from)

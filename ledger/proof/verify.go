@@ -133,7 +133,7 @@ func (e *exported) blocks() error {
 
 // chain checks records and certificates in order.
 func (e *exported) chain() error {
-	var book consensus.TableBook
+	var book consensus.Tables
 	var h rules.History
 	for r := uint64(0); ; r++ {
 		name := wire.RecordFile(r)
@@ -161,7 +161,7 @@ func (e *exported) chain() error {
 }
 
 // link checks one record against those before it.
-func (e *exported) link(book *consensus.TableBook, h rules.History, p *wire.Proven, r uint64) error {
+func (e *exported) link(book *consensus.Tables, h rules.History, p *wire.Proven, r uint64) error {
 	rec := p.Record
 	if rec.Round != r || rec.Run != e.run {
 		return fmt.Errorf("it is record %d of run %s", rec.Round, rec.Run.Short())
