@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +115,13 @@ func forkedLog(ctx context.Context, t *testing.T, a, b *Daemon, cb *Client, run 
 		if len(s.Convicted) == 1 && s.Convicted[0] != a.ID().String() {
 			t.Fatalf("%v is convicted", s.Convicted)
 		}
+	}
+	for written := false; !written; { // into b's own log
+		var l LedgerHead
+		if err := cb.Get(ctx, "/api/v1/runs/two/ledger", &l); err != nil {
+			t.Fatal(err)
+		}
+		written = slices.ContainsFunc(l.Entries, func(e LedgerEntry) bool { return e.Kind == "evidence" })
 	}
 	dir := filepath.Join(t.TempDir(), "export")
 	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); err != nil {
