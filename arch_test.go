@@ -350,6 +350,27 @@ func TestNoSleepInTests(t *testing.T) {
 	}
 }
 
+// starters are the folders whose code may start processes: real peers, and what
+// builds and measures. A user's machine may have no go command, and a peer needs none.
+var starters = []string{"netsim/proc", "scripts"}
+
+// TestStartsNoProcesses looks for calls of exec.Command.
+func TestStartsNoProcesses(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || slices.ContainsFunc(starters, func(f string) bool { return s.folder == f || strings.HasPrefix(s.folder, f+"/") }) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "exec" && strings.HasPrefix(sel.Sel.Name, "Command") {
+					t.Errorf("%s starts a process", s.fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
 // timed are the folders whose time and concurrency come from their caller, so
 // that a simulation can give them; untimed are the files that may be different.
 var (

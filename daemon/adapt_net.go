@@ -12,6 +12,7 @@ import (
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/gossip"
+	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -116,7 +117,7 @@ func (n *runNet) setMembers(roster []wire.Seat) {
 	if slices.Equal(members, n.roster()) {
 		return
 	}
-	chosen := witnessesOf(n.node.ID(), members)
+	chosen := ledger.WitnessesOf(n.node.ID(), members, maxDirect)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.members, n.witnesses = members, chosen

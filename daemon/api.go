@@ -74,6 +74,9 @@ type RunStatus struct {
 	Table    []string `json:"table"`            // the voters
 	Leader   string   `json:"leader,omitempty"` // who proposes the next record
 	Error    string   `json:"error,omitempty"`
+	// Witnesses have cosigned the log of this peer; Convicted signed two histories.
+	Witnesses int      `json:"witnesses"`
+	Convicted []string `json:"convicted"`
 }
 
 func (d *Daemon) status(ctx context.Context) Status {
@@ -107,6 +110,7 @@ func (r *run) status(ctx context.Context) RunStatus {
 	g := &r.genesis
 	s := RunStatus{ID: r.id.String(), Name: g.Name, Task: g.Data[0].Name, Preset: g.Preset.Label, Rounds: g.Rounds, State: "waiting", Roster: []string{}, Table: []string{}}
 	s.TrainCPU, s.Steps = time.Duration(r.trainer.cpu.Load()).Seconds(), r.trainer.done()
+	s.addWitnesses(r)
 	sent := r.d.node.Bytes()
 	s.Bytes.Socket = sent.Out
 	s.Bytes.Control = sent.Out - min(sent.Out, sent.Protocols[gossip.ProtoBlocks].Out+sent.Protocols[protoSlice].Out)

@@ -1,5 +1,7 @@
 // Package daemon is one peer: configuration, wiring, lifetime, local API and
-// metrics. No algorithm lives here.
+// metrics. No algorithm lives here: rounds are elastic's, records consensus's, logs
+// and their witnesses ledger's, exports and their checks ledger/proof's, and what
+// commands without a daemon need too is in daemon/exit.
 //
 // Open takes the data directory (one daemon each, held by a lock that names its
 // holder), reads or makes the identity and opens the store and the network. Run
@@ -8,5 +10,5 @@
 // leaves cleanly within ten seconds.
 //
 // The adapters in adapt_*.go connect packages that do not know each other: the
-// ports that elastic declares, and the packages that implement them.
+// ports that elastic and ledger declare, and the packages that implement them.
 package daemon

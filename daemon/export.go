@@ -81,7 +81,11 @@ func (d *Daemon) Export(ctx context.Context, r *run, dir string) error {
 		}
 		// First the logs, then the records: a run in progress decides more meanwhile,
 		// and every entry must find its record.
-		if err := r.exportLogs(ctx, put); err != nil {
+		own, err := r.exportLogs(ctx, put)
+		if err != nil {
+			return err
+		}
+		if err := r.exportWitnessed(own, put); err != nil {
 			return err
 		}
 		return r.runner.Export(ctx, put)
@@ -109,14 +113,14 @@ func (r *run) appliedUpTo(ctx context.Context, round uint64) error {
 
 // exportLogs writes the own log and those of the members that can be reached. The
 // log of a member that is ahead is written once this peer has got there too, or
-// left out.
-func (r *run) exportLogs(ctx context.Context, put wire.Put) error {
+// left out. It returns the head of the own log as it was written.
+func (r *run) exportLogs(ctx context.Context, put wire.Put) (own wire.Head, err error) {
 	snap, err := r.runner.Status(ctx)
 	if err != nil {
-		return err
+		return own, err
 	}
 	if snap.Head == nil {
-		return errors.New("the run has not started")
+		return own, errors.New("the run has not started")
 	}
 	var mu sync.Mutex // of put
 	g, ctx := errgroup.WithContext(ctx)
@@ -133,6 +137,9 @@ func (r *run) exportLogs(ctx context.Context, put wire.Put) error {
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			if seat.Peer == r.d.ID() {
+				own = head
+			}
 			err = ledger.ExportEntries(r.id, seat.Peer, head, entries, put.In("logs/"+seat.Peer.String()+"/"))
 			if err != nil {
 				return fmt.Errorf("log of %s: %w", seat.Peer.Short(), err)
@@ -140,7 +147,35 @@ func (r *run) exportLogs(ctx context.Context, put wire.Put) error {
 			return nil
 		})
 	}
-	return g.Wait()
+	return own, g.Wait()
+}
+
+// exportWitnessed writes who cosigned the own log as far as it was written, and the
+// evidence: after the log, which names none that is not kept.
+func (r *run) exportWitnessed(own wire.Head, put wire.Put) error {
+	seen, err := r.witness.Cosigned()
+	if err != nil {
+		return err
+	}
+	for _, c := range seen {
+		if c.Head.Size > own.Size {
+			continue
+		}
+		if err := put(wire.CosignedFile(r.d.ID(), c.Witness), c.Head.Note); err != nil {
+			return err
+		}
+	}
+	kept, err := r.witness.Evidence()
+	if err != nil {
+		return err
+	}
+	for _, e := range kept {
+		b := wire.Marshal(e)
+		if err := put(wire.EvidenceFile(wire.Sum(b)), b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // logsAtOnce bounds the logs that are fetched side by side.
@@ -200,41 +235,4 @@ func (d *Daemon) postExport(w http.ResponseWriter, q *http.Request) {
 		err = d.Export(q.Context(), r, body.Dir)
 	}
 	reply(w, map[string]string{"dir": body.Dir}, err)
-}
-
-// LedgerEntry is one entry of the own log, as JSON.
-type LedgerEntry struct {
-	Seq    uint64 `json:"seq"`
-	Kind   string `json:"kind"`
-	Round  uint64 `json:"round"`
-	Ref    string `json:"ref"`
-	Parent string `json:"parent,omitempty"`
-	Time   string `json:"time"`
-}
-
-// LedgerHead is the head of the own log and its newest entries, as JSON.
-type LedgerHead struct {
-	Origin  string        `json:"origin"`
-	Size    uint64        `json:"size"`
-	Root    string        `json:"root"`
-	Note    string        `json:"note"`
-	Entries []LedgerEntry `json:"entries"`
-}
-
-const tailEntries = 100
-
-// getLedger returns the head of the own log and its last entries.
-func (d *Daemon) getLedger(w http.ResponseWriter, q *http.Request) {
-	r, err := d.find(q.PathValue("run"))
-	if err != nil {
-		reply(w, nil, err)
-		return
-	}
-	h := r.log.Head()
-	out := LedgerHead{Origin: h.Origin, Size: h.Size, Root: h.Root.String(), Note: string(h.Note), Entries: []LedgerEntry{}}
-	err = r.log.Read(h.Size-min(h.Size, tailEntries), h.Size, func(_ []byte, e wire.EntryBody) error {
-		out.Entries = append(out.Entries, LedgerEntry{e.Seq, e.Kind.String(), e.Round, e.Ref.String(), e.Parent.String(), time.UnixMilli(int64(e.Time)).UTC().Format(time.RFC3339Nano)})
-		return nil
-	})
-	reply(w, out, err)
 }

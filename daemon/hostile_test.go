@@ -256,7 +256,7 @@ func checkUnharmed(t *testing.T, ps []*peer, stranger wire.PeerID, heap uint64) 
 		if strings.Contains(p.log.String(), "panicked") {
 			t.Errorf("a handler of %s panicked:\n%s", p.ID().Short(), p.log)
 		}
-		if best, ok := p.onlyRun().heads.Best(stranger); ok {
+		if best, ok := p.onlyRun().witness.Best(stranger); ok {
 			t.Errorf("peer %s keeps the stranger's head %v", p.ID().Short(), best)
 		}
 	}

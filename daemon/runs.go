@@ -30,8 +30,7 @@ type run struct {
 	runner  *elastic.Runner
 	trainer *trainer
 	log     *ledger.Log
-	heads   *ledger.Heads
-	headsIn chan wire.Envelope
+	witness *ledger.Witness
 	snaps   *snapshots
 	bodies  Blocks
 	states  Blocks
@@ -163,8 +162,7 @@ func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, er
 	if s := t.Schema(); s.Digest() != g.Schema {
 		return nil, exit.Fail(exit.Incompatible, nil, "model %q here has schema %s, run %s wants %s", g.Model.Name, s.Digest().Short(), g.Name, g.Schema.Short())
 	}
-	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: t, done: make(chan struct{}),
-		headsIn: make(chan wire.Envelope, headQueue)}
+	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: t, done: make(chan struct{})}
 	if err := r.openStores(dir, root); err != nil {
 		r.close()
 		return nil, err
@@ -192,10 +190,12 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	if r.log, err = ledger.Open(lcfg); err != nil {
 		return exit.Fail(exit.Integrity, err, "open the ledger")
 	}
-	if r.heads, err = ledger.OpenHeads(lcfg); err != nil {
+	heads, err := ledger.OpenHeads(lcfg)
+	if err != nil {
 		return exit.Fail(exit.Integrity, err, "open the heads of others' logs")
 	}
 	r.net = &runNet{node: d.node}
+	r.witness = ledger.NewWitness(heads, r.log, witnessPeers{r})
 	agree := NewAgreement(r.id, d.key, func(slot []byte) []byte {
 		b, err := kv.Get(append([]byte("slot/"), slot...))
 		if err != nil {
@@ -204,7 +204,7 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 		return b
 	}, d.log)
 	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
-		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: sharedLog{r.log, r}, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
+		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: r.witness, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
 	if err != nil {
 		return exit.Fail(exit.Incompatible, err, "take part in run %s", r.genesis.Name)
 	}
@@ -233,7 +233,7 @@ func (r *run) main(ctx context.Context) {
 				if !ok {
 					return
 				}
-				if !r.takeHead(m.Data) {
+				if !r.takeStatement(m.Data) {
 					r.runner.Hear(ctx, m.Data)
 				}
 			case <-ctx.Done():
@@ -244,7 +244,7 @@ func (r *run) main(ctx context.Context) {
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		r.followHeads(ctx)
+		r.witness.Run(ctx)
 	}()
 	r.err = r.runner.Run(ctx)
 	if r.err != nil {
@@ -259,7 +259,7 @@ func (r *run) main(ctx context.Context) {
 func (r *run) said(from wire.PeerID, b []byte) {
 	switch r.runner.Check(b) {
 	case decide.Accept:
-		if !r.takeHead(b) {
+		if !r.takeStatement(b) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			r.runner.Hear(ctx, b)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/gossip"
+	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
 )
@@ -25,7 +27,7 @@ func TestSwarmOfTwo(t *testing.T) {
 	mnist(t)
 	ctx := limited(t)
 	a, ca := started(t)
-	_, cb := started(t, a.node.Addrs()[0])
+	b, cb := started(t, a.node.Addrs()[0])
 	var run struct {
 		ID string `json:"id"`
 	}
@@ -59,6 +61,13 @@ func TestSwarmOfTwo(t *testing.T) {
 	if len(versions) != 1 {
 		t.Fatalf("the peers ended with versions %v", versions)
 	}
+	for _, cl := range []*Client{ca, cb} { // a cosignature comes back a moment after its head
+		for h := (LedgerHead{}); len(h.Cosigned) != 1; {
+			if err := cl.Get(ctx, "/api/v1/runs/two/ledger", &h); err != nil || len(h.Convicted) != 0 {
+				t.Fatal(h.Convicted, err)
+			}
+		}
+	}
 	dir := filepath.Join(t.TempDir(), "export")
 	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); err != nil {
 		t.Fatal(err)
@@ -67,7 +76,7 @@ func TestSwarmOfTwo(t *testing.T) {
 		t.Errorf("a second export over the first: %v", err)
 	}
 	v, err := proof.Model(ctx, os.DirFS(dir), "")
-	if err != nil || !versions[v.Version] || v.Replayed != 2 || v.Ledger.Certificates != 2 {
+	if err != nil || !versions[v.Version] || v.Replayed != 2 || v.Ledger.Certificates != 2 || v.Ledger.Cosigned != 1 || v.Ledger.Convicted != nil {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	id, err := wire.ParseDigest(run.ID)
@@ -75,7 +84,84 @@ func TestSwarmOfTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	damage(t, dir, id)
+	forkedLog(ctx, t, a, b, cb, id)
 }
+
+// forkedLog lets a show b another history of its log: b's status, log and export say
+// so, and an export that hides it does not verify.
+func forkedLog(ctx context.Context, t *testing.T, a, b *Daemon, cb *Client, run wire.Digest) {
+	t.Helper()
+	r, err := a.runOf(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	liar, err := ledger.Open(ledger.Config{KV: memKV{}, Key: a.key, Run: run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range r.log.Head().Size {
+		if _, err := liar.Append(ctx, []wire.EntryBody{{Kind: wire.EntryRecord}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := liar.Head()
+	for s := (RunStatus{}); len(s.Convicted) == 0; { // b may have seen less of the log yet: it is said again
+		if err := r.net.Publish(ctx, wire.Seal(a.key, wire.KindHead, run, h.Size, &h).Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if err := cb.Get(ctx, "/api/v1/runs/"+run.String(), &s); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Convicted) == 1 && s.Convicted[0] != a.ID().String() {
+			t.Fatalf("%v is convicted", s.Convicted)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "export")
+	if err := cb.Post(ctx, "/api/v1/runs/two/export", map[string]string{"dir": dir}, nil); err != nil {
+		t.Fatal(err)
+	}
+	v, err := proof.Ledger(os.DirFS(dir))
+	if err != nil || len(v.Ledger.Convicted) != 1 || v.Ledger.Convicted[0] != a.ID().String() || !strings.Contains(v.Summary(), "CONVICTED") {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	hidden := filepath.Join(t.TempDir(), "hidden")
+	err = proof.Write(hidden, b.key, run, func(put wire.Put) error {
+		return fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() || strings.HasPrefix(name, "evidence/") || strings.HasPrefix(name, proof.SumsFile) {
+				return err
+			}
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			return errors.Join(err, put(name, data))
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proof.Ledger(os.DirFS(hidden)); exit.CodeOf(err) != exit.Integrity || !strings.Contains(err.Error(), "names evidence") {
+		t.Errorf("an exporter that hides what it found: %v", err)
+	}
+}
+
+// memKV is a store of a log that nobody opens again.
+type memKV map[string][]byte
+
+func (k memKV) Get(key []byte) ([]byte, error) {
+	v, ok := k[string(key)]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return v, nil
+}
+
+func (k memKV) Apply(puts [][2][]byte, _ [][]byte, _ bool) error {
+	for _, p := range puts {
+		k[string(p[0])] = p[1]
+	}
+	return nil
+}
+
+func (k memKV) Scan([]byte, func(key, value []byte) error) error { return nil }
+func (k memKV) Close() error                                     { return nil }
 
 // damage flips single bits of an export. As it is, the sums tell; with sums
 // signed anew by somebody else, signatures and certificates must.

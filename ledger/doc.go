@@ -12,10 +12,13 @@
 //     leaves nothing or all.
 //   - Heads keeps the newest verified head of every peer. A bigger head is
 //     believed only with a proof that it extends the known one. Two heads of one
-//     size with other roots, or two entries of one number, are Evidence, which
-//     anybody can check. A proof that does not verify is only suspicion.
-//   - Cosign states as a witness that a head was seen and extends what this peer
-//     saw before; the statement is durable before it is signed.
+//     size with other roots, two entries of one number, or a head and a later one
+//     that begins with other entries, are Evidence, which anybody can check. A proof
+//     that does not verify is only suspicion.
+//   - Witness follows the logs of others and cosigns what extends what it saw; the
+//     statement is durable before it is signed, and goes to the log's owner, who
+//     keeps it, and stops if it is not of its log. A log whose proof fails is asked
+//     for whole. Evidence goes into the own log and to all members, once.
 //   - Export writes the log as static C2SP tlog-tiles; Verify reads such a
 //     folder, believes nothing in it, and recomputes the root.
 //
@@ -23,5 +26,5 @@
 // never coincide: a note starts with "hived/", a cosignature with
 // "cosignature/v1", all else with its own domain line.
 //
-// What an entry means, and which heads must be seen by whom, is the caller's.
+// What an entry means is the caller's. Verifying a whole export is in ledger/proof.
 package ledger

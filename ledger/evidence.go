@@ -23,8 +23,11 @@ func CheckEvidence(e wire.Evidence) (wire.PeerID, wire.RunID, error) {
 	if err := wire.Unmarshal(wire.Marshal(e), &e, wire.MaxEvidence); err != nil { // its form
 		return wire.PeerID{}, wire.RunID{}, err
 	}
-	if e.Kind == wire.EvidenceHeads {
+	switch e.Kind {
+	case wire.EvidenceHeads:
 		return checkHeads(e)
+	case wire.EvidenceFork:
+		return checkFork(e)
 	}
 	return checkEntries(e)
 }
@@ -40,6 +43,31 @@ func checkHeads(e wire.Evidence) (p wire.PeerID, run wire.RunID, err error) {
 	}
 	if a.Origin != b.Origin || a.Size != b.Size || a.Root == b.Root {
 		return p, run, errors.New("the two heads do not contradict each other")
+	}
+	run, p, err = parseOrigin(a.Origin)
+	return p, run, err
+}
+
+// checkFork: the proof ties the root that it begins with to the later head, so the
+// owner signed two histories of the earlier head's length.
+func checkFork(e wire.Evidence) (p wire.PeerID, run wire.RunID, err error) {
+	var f wire.Fork
+	if err := wire.Unmarshal(e.B, &f, wire.MaxEvidence); err != nil {
+		return p, run, err
+	}
+	a, err := parseAnyHead(e.A)
+	if err != nil {
+		return p, run, err
+	}
+	b, err := parseAnyHead(f.Note)
+	if err != nil {
+		return p, run, err
+	}
+	if a.Origin != b.Origin || a.Size == 0 || a.Size >= b.Size || a.Root == f.Old {
+		return p, run, errors.New("the two heads do not contradict each other")
+	}
+	if err := CheckTree(b, a.Size, f.Old, f.Proof); err != nil {
+		return p, run, err
 	}
 	run, p, err = parseOrigin(a.Origin)
 	return p, run, err

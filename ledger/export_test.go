@@ -169,3 +169,53 @@ func forged(t *testing.T, key wire.Key, ls [][]byte) fstest.MapFS {
 	}
 	return d.MapFS
 }
+
+// TestCheckCosigned compares what witnesses saw with an export: entries that it begins
+// with, other entries, more of them, and another's signature.
+func TestCheckCosigned(t *testing.T) {
+	kv, owner, witness := newMemKV(), testKey(1), testKey(9)
+	l := open(t, kv, owner)
+	grow(t, l, 5, rand.New(rand.NewPCG(1, 1)))
+	other := open(t, kv.clone(), owner)
+	cosigned := func(h wire.Head) []byte {
+		t.Helper()
+		hs := openHeads(t, newMemKV(), witness)
+		if _, err := hs.Offer(owner.Peer(), h, nil); err != nil {
+			t.Fatal(err)
+		}
+		b, err := hs.Cosign(owner.Peer(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	early := cosigned(l.Head())
+	grow(t, l, 3, rand.New(rand.NewPCG(2, 2)))
+	if _, err := other.Append(t.Context(), []wire.EntryBody{body(99)}); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := ReadLog(export(t, l), testRun, owner.Peer(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := cosigned(l.Head())
+	for _, b := range [][]byte{early, late} {
+		if err := tree.CheckCosigned(b, witness.Peer()); err != nil {
+			t.Error(err)
+		}
+	}
+	short, err := ReadLog(export(t, other), testRun, owner.Peer(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, err := range map[string]error{
+		"saw other entries":   tree.CheckCosigned(cosigned(other.Head()), witness.Peer()),
+		"saw 8 entries":       short.CheckCosigned(late, witness.Peer()),
+		"read cosignature of": tree.CheckCosigned(early, owner.Peer()),
+		"read cosignature of " + witness.Peer().String(): tree.CheckCosigned(l.Head().Note, witness.Peer()),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -19,6 +19,13 @@ func fuzzLog(f *testing.F) *Log {
 	return l
 }
 
+func must(d wire.Digest, err error) wire.Digest {
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
 func FuzzHead(f *testing.F) {
 	l := fuzzLog(f)
 	f.Add(l.Head().Note)
@@ -43,10 +50,25 @@ func FuzzEvidence(f *testing.F) {
 	ls := leaves(f, l)
 	f.Add(wire.Marshal(wire.NewEvidence(wire.EvidenceHeads, a.Note, b.Note)))
 	f.Add(wire.Marshal(wire.NewEvidence(wire.EvidenceEntries, ls[0], ls[0])))
+	// Of an honest log and its own earlier head: it must convict nobody.
+	honest, err := signHead(l.key, 3, must(l.RootAt(3)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	proof, err := l.ProveTree(3, 5)
+	if err != nil {
+		f.Fatal(err)
+	}
+	fork := wire.Fork{Note: l.Head().Note, Old: honest.Root, Proof: proof}
+	f.Add(wire.Marshal(wire.NewEvidence(wire.EvidenceFork, honest.Note, wire.Marshal(fork))))
+	convicts := wire.NewEvidence(wire.EvidenceHeads, a.Note, b.Note)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := ParseEvidence(b)
 		if err == nil && !bytes.Equal(wire.Marshal(e), b) {
 			t.Fatal("two encodings of one evidence")
+		}
+		if err == nil && e.Kind == wire.EvidenceFork && string(e.A) != string(convicts.A) && string(e.A) != string(convicts.B) {
+			t.Fatal("an honest log is convicted")
 		}
 	})
 }

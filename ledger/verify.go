@@ -19,33 +19,68 @@ import (
 // valid during the call. Memory is about 64 bytes an entry. An error names the
 // first file or entry that is wrong.
 func VerifyLog(dir fs.FS, run wire.RunID, peer wire.PeerID, visit func(raw []byte, e wire.EntryBody) error) (wire.Head, error) {
+	t, err := ReadLog(dir, run, peer, visit)
+	if err != nil {
+		return wire.Head{}, err
+	}
+	return t.Head, nil
+}
+
+// Tree is a log that was read and verified.
+type Tree struct {
+	Head wire.Head
+	v    *verifier
+}
+
+// CheckCosigned verifies that a note is a head of this log, signed by its owner and
+// cosigned by witness, of entries that the log begins with.
+func (t *Tree) CheckCosigned(cosigned []byte, witness wire.PeerID) error {
+	h, err := ParseHead(cosigned, t.v.run, t.v.peer)
+	if err != nil {
+		return err
+	}
+	if _, err := Cosignature(cosigned, witness); err != nil {
+		return err
+	}
+	if h.Size > t.Head.Size {
+		return fmt.Errorf("%s saw %d entries, the log has %d", witness, h.Size, t.Head.Size)
+	}
+	root, err := t.v.rootAt(h.Size)
+	if err == nil && root != h.Root {
+		err = fmt.Errorf("%s saw other entries than the first %d of the log", witness, h.Size)
+	}
+	return err
+}
+
+// ReadLog is VerifyLog that returns what was read.
+func ReadLog(dir fs.FS, run wire.RunID, peer wire.PeerID, visit func(raw []byte, e wire.EntryBody) error) (*Tree, error) {
 	note, err := readBounded(dir, checkpointFile, wire.MaxNote)
 	if err != nil {
-		return wire.Head{}, fmt.Errorf("verify log of %s: %w", peer, err)
+		return nil, fmt.Errorf("verify log of %s: %w", peer, err)
 	}
 	head, err := ParseHead(note, run, peer)
 	if err != nil {
-		return wire.Head{}, fmt.Errorf("verify log: %w", err)
+		return nil, fmt.Errorf("verify log: %w", err)
 	}
 	v := &verifier{dir: dir, run: run, peer: peer, visit: visit}
 	for t := range bundles(head.Size) {
 		if err := v.bundle(t); err != nil {
-			return wire.Head{}, fmt.Errorf("verify log of %s: %w", peer, err)
+			return nil, fmt.Errorf("verify log of %s: %w", peer, err)
 		}
 	}
 	root, err := tlog.TreeHash(int64(head.Size), v)
 	if err != nil {
-		return wire.Head{}, fmt.Errorf("verify log of %s: %w", peer, err)
+		return nil, fmt.Errorf("verify log of %s: %w", peer, err)
 	}
 	if wire.Digest(root) != head.Root {
-		return wire.Head{}, fmt.Errorf("verify log of %s: root of the entries is not that of the checkpoint", peer)
+		return nil, fmt.Errorf("verify log of %s: root of the entries is not that of the checkpoint", peer)
 	}
 	for _, t := range tiles(head.Size) {
 		if err := v.tile(t); err != nil {
-			return wire.Head{}, fmt.Errorf("verify log of %s: %w", peer, err)
+			return nil, fmt.Errorf("verify log of %s: %w", peer, err)
 		}
 	}
-	return head, nil
+	return &Tree{head, v}, nil
 }
 
 // verifier rebuilds a log from its entries.
@@ -69,6 +104,12 @@ func (v *verifier) ReadHashes(ix []int64) ([]tlog.Hash, error) {
 		out[i] = v.tree[x]
 	}
 	return out, nil
+}
+
+// rootAt returns the root that the log had at a size up to the one that was read.
+func (v *verifier) rootAt(size uint64) (wire.Digest, error) {
+	h, err := tlog.TreeHash(int64(size), v)
+	return wire.Digest(h), err
 }
 
 func (v *verifier) bundle(t tlog.Tile) error {

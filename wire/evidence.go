@@ -15,6 +15,13 @@ const (
 	EvidenceFork    EvidenceKind = 3 // a note, and a Fork that contradicts it
 )
 
+func (k EvidenceKind) String() string {
+	if names := []string{"", "heads", "entries", "fork"}; k > 0 && uint64(k) < uint64(len(names)) {
+		return names[k]
+	}
+	return fmt.Sprintf("kind-%d", uint64(k))
+}
+
 const (
 	// MaxNote bounds a signed note, and each side of an Evidence.
 	MaxNote = 4 << 10

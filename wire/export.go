@@ -22,6 +22,14 @@ func AttestFile(r uint64) string { return fmt.Sprintf("attest/%08d", r) }
 // BlockFile is the name of a block. Manifests are blocks too.
 func BlockFile(id CID) string { return "blocks/" + RawDigestCID(id.Digest()).String() }
 
+// CosignedFile is the name of a head of owner's log that a witness cosigned.
+func CosignedFile(owner, witness PeerID) string {
+	return "cosigned/" + owner.String() + "/" + witness.String()
+}
+
+// EvidenceFile is the name of evidence with a digest.
+func EvidenceFile(d Digest) string { return "evidence/" + d.String() }
+
 // Proven is a decided record with what proves it, as an export holds it.
 type Proven struct {
 	Record *Record

@@ -191,6 +191,11 @@ func printStatus(c *cobra.Command, s daemon.Status) error {
 	for _, r := range s.Reasons {
 		fmt.Fprintln(out, "warning:", r)
 	}
+	for _, r := range s.Runs {
+		for _, p := range r.Convicted {
+			fmt.Fprintf(out, "warning: run %s: %s signed two histories; hived ledger witness %s\n", r.Name, p, r.Name)
+		}
+	}
 	for _, b := range s.Bootstrap {
 		if !b.Connected && b.LastErr != "" {
 			fmt.Fprintf(out, "warning: bootstrap %s: %s (%d tries)\n", b.Addr, b.LastErr, b.Tries)

@@ -110,6 +110,26 @@ func (a *app) ledgerCmd() *cobra.Command {
 				}
 				return w.Flush()
 			}},
+		&cobra.Command{Use: "witness RUN", Short: "Print who saw this peer's log, and who signed two histories", Args: cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				h, err := a.ledgerHead(c, args[0])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					h.Entries = nil
+					return printJSON(c, h)
+				}
+				w := table(c)
+				fmt.Fprintln(w, "WITNESS\tSIZE\tTIME")
+				for _, s := range h.Cosigned {
+					fmt.Fprintf(w, "%s\t%d of %d\t%s\n", s.Witness, s.Size, h.Size, s.Time)
+				}
+				for _, e := range h.Convicted {
+					fmt.Fprintf(w, "CONVICTED %s\t%s\t%s\n", e.Peer, e.Kind, e.Evidence)
+				}
+				return w.Flush()
+			}},
 		&cobra.Command{Use: "export RUN DIR", Short: "Write records, logs and blocks for anyone to check", Args: cobra.ExactArgs(2),
 			RunE: func(c *cobra.Command, args []string) error { return a.export(c, args[0], args[1]) }},
 		&cobra.Command{Use: "verify DIR", Short: "Check every signature, certificate and log of an export", Args: cobra.ExactArgs(1),

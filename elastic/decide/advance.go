@@ -28,13 +28,8 @@ func (m *Machine) advance(now time.Time) []Command {
 	}
 	out = append(out, m.train(now)...)
 	out = append(out, m.fetch(now)...)
-	if m.grouped() {
-		out = append(out, m.member(now)...)
-		out = append(out, m.fetchResults()...)
-		out = append(out, m.resultHave(now)...)
-	} else {
-		out = append(out, m.have(now)...)
-	}
+	out = append(out, m.have(now)...)
+	out = append(out, m.member(now)...)
 	out = append(out, m.propose(now)...)
 	out = append(out, m.instance(now)...)
 	return append(out, m.wake(now)...)
@@ -56,7 +51,7 @@ func (m *Machine) begin(now time.Time) []Command {
 	g := m.cfg.Genesis
 	if g.Admission.Admits(m.cfg.Self) && (!m.round.ready || due(m.round.readyAgain, now)) {
 		m.round.ready = true
-		out = append(out, m.sayReady(0, m.start, m.audience(wire.KindReady, now)))
+		out = append(out, m.sayReady(0, m.start, m.recipients(wire.KindReady, now)))
 		if g.MinPeers > g.Group { // only the creator was told, and it may be away
 			m.round.readyAgain = now.Add(readyAgain)
 			out = append(out, Wake{m.round.readyAgain})
@@ -128,7 +123,7 @@ func (m *Machine) train(now time.Time) []Command {
 	if m.leaving && !r.left && (share != nil || m.Head().Table.Of(m.cfg.Self) > 0) {
 		r.left = true
 		out = append(out, Say{Kind: wire.KindLeave, Round: r.plan.Round, Slot: Slot("leave", r.plan.Round), Body: &wire.Leave{Reason: "stopped"},
-			To: m.audience(wire.KindLeave, now)})
+			To: m.recipients(wire.KindLeave, now)})
 	}
 	if share == nil {
 		if r.ready || m.leaving || !m.seated(m.cfg.Self) && !m.cfg.Genesis.Admission.Admits(m.cfg.Self) {
@@ -136,7 +131,7 @@ func (m *Machine) train(now time.Time) []Command {
 		}
 		r.ready = true
 		// The version's CID is for people: what counts is the header's base later.
-		return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version, m.audience(wire.KindReady, now))}
+		return []Command{m.sayReady(m.Head().Round, m.Head().Certified.Version, m.recipients(wire.KindReady, now))}
 	}
 	if !r.trained {
 		r.trained = true
@@ -145,37 +140,45 @@ func (m *Machine) train(now time.Time) []Command {
 	return out
 }
 
-// fetch asks for the bodies of known headers. Under a reduced topology everybody
+// fetch asks for what is offered and not here: for contributions once they are shown
+// to this peer, for results of groups if it votes. Under a reduced topology everybody
 // stands in for owners that are gone or silent at the deadline.
 func (m *Machine) fetch(now time.Time) []Command {
 	var out []Command
-	rest := m.cfg.Genesis.Preset.Reduced() && (m.overdue(now) || slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
-	if !rest && (!m.round.unasked || !m.shown(now)) {
-		return nil
-	}
-	m.round.unasked = false
-	for _, d := range m.sortedHeaders() {
-		k := m.round.headers[d]
-		if rest && k.item.State == wire.HaveWhole && !k.rest {
-			k.rest = true
-			out = append(out, m.fetchBody(k, true))
+	for _, l := range m.levels() {
+		results := m.grouped() && l == m.round.voters
+		rest := m.cfg.Genesis.Preset.Reduced() && (m.overdue(now) || slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
+		if results && l.table.Of(m.cfg.Self) == 0 || !rest && (!l.unasked || !results && !m.shown(now)) {
+			continue
 		}
-		if k.item.State == wire.HaveSeen && !k.asked {
-			k.asked = true
-			out = append(out, m.fetchBody(k, false))
+		l.unasked = false
+		for _, o := range l.order {
+			if rest && o.item.State == wire.HaveWhole && !o.rest {
+				o.rest = true
+				out = append(out, m.fetchBody(o, true))
+			}
+			if o.item.State != wire.HaveSeen || o.asked {
+				continue
+			}
+			o.asked = true
+			if results {
+				out = append(out, FetchGroup{Round: m.round.plan.Round, Outcome: &o.result.Outcome, Members: m.round.plan.Groups[o.result.Outcome.Group]})
+			} else {
+				out = append(out, m.fetchBody(o, false))
+			}
 		}
 	}
 	return out
 }
 
 // fetchBody asks for one body, with rest also for the parts of silent owners.
-func (m *Machine) fetchBody(k *known, rest bool) FetchBody {
-	c := FetchBody{Env: k.env, Header: k.header, Parts: m.ownParts(k.env.Sender, rest)}
-	if m.applied+1 == k.env.Round {
+func (m *Machine) fetchBody(o *offer, rest bool) FetchBody {
+	c := FetchBody{Env: o.env, Header: o.header, Parts: m.ownParts(o.env.Sender, rest)}
+	if m.applied+1 == o.env.Round {
 		c.Base = m.version
 	}
 	if m.grouped() {
-		c.From = m.companions()
+		c.From = m.groupPeers()
 	}
 	return c
 }
@@ -208,52 +211,50 @@ func (m *Machine) ownParts(sender wire.PeerID, rest bool) []byte {
 	return out
 }
 
-func (m *Machine) sortedHeaders() []wire.Digest {
-	out := make([]wire.Digest, 0, len(m.round.headers))
-	for d := range m.round.headers {
-		out = append(out, d)
+// have says what this peer holds, at each level at which others count on its word:
+// when nothing is awaited any more, or when the level's time is over, and at every
+// change after it.
+func (m *Machine) have(now time.Time) []Command {
+	var out []Command
+	for _, l := range m.levels() {
+		if !m.hasWord(l) || m.awaits(l, now) {
+			continue
+		}
+		h, r := l.haves.say(l.items), m.round.plan.Round
+		if h != nil {
+			out = append(out, Say{Kind: l.kind, Round: r, Slot: Slot(l.kind.String(), r), Latest: true, Body: h, To: m.recipients(l.kind, now)})
+		}
 	}
-	slices.SortFunc(out, wire.Digest.Compare)
 	return out
 }
 
-// have says what this voter holds: when nothing is awaited any more, or at the
-// deadline and at every change after it.
-func (m *Machine) have(now time.Time) []Command {
-	if !m.speaks(m.cfg.Self) {
-		return nil
+// hasWord reports whether others count on this peer's HAVE at a level.
+func (m *Machine) hasWord(l *level) bool {
+	if m.grouped() {
+		return l.table.Of(m.cfg.Self) > 0
 	}
-	if !m.overdue(now) && m.waits(now, m.round.plan.Peers(), m.round.haves, m.Head().Table) {
-		return nil
-	}
-	return m.sayHave(now, wire.KindHave, m.round.haves, m.items)
+	return m.acknowledges(m.cfg.Self)
 }
 
-// sayHave says a HAVE of one kind in the open round, if it would be news.
-func (m *Machine) sayHave(now time.Time, kind wire.Kind, b *book, known func() []wire.HaveItem) []Command {
-	h, r := b.say(known), m.round.plan.Round
-	if h == nil {
-		return nil
+// awaits reports whether something may still come at a level before this peer says
+// what it holds.
+func (m *Machine) awaits(l *level, now time.Time) bool {
+	switch {
+	case m.grouped() && l == m.round.voters:
+		return now.Before(m.resultsBy()) && m.awaitsGroup(now)
+	case m.overdue(now):
+		return false
 	}
-	return []Command{Say{Kind: kind, Round: r, Slot: Slot(kind.String(), r), Latest: true, Body: h, To: m.audience(kind, now)}}
-}
-
-// items is what is known of every header.
-func (m *Machine) items() []wire.HaveItem {
-	items := []wire.HaveItem{}
-	for _, d := range m.sortedHeaders() {
-		items = append(items, m.round.headers[d].item)
-	}
-	return items
+	return m.waits(now, l, m.exchanging())
 }
 
 // propose composes the record if this peer leads the next instance.
 func (m *Machine) propose(now time.Time) []Command {
-	head, r := m.Head(), &m.round
+	r := &m.round
 	if r.proposed || r.running || r.proposal != nil || m.leader() != m.cfg.Self {
 		return nil
 	}
-	if m.lacksOwners(now) || !head.Table.Quorum(m.haveWeight()) {
+	if m.lacksOwners(now) || !m.quorate() {
 		return nil
 	}
 	rec, err := m.setting().Compose(m.inputs())
@@ -261,7 +262,7 @@ func (m *Machine) propose(now time.Time) []Command {
 		return nil // a header is still to be pulled, or too few count
 	}
 	r.proposed = true
-	return []Command{Say{Kind: wire.KindProposal, Round: m.next, Body: rec, Slot: Slot("proposal", m.next), To: m.audience(wire.KindProposal, now)}}
+	return []Command{Say{Kind: wire.KindProposal, Round: m.next, Body: rec, Slot: Slot("proposal", m.next), To: m.recipients(wire.KindProposal, now)}}
 }
 
 // ownerGrace is how long after the deadline the leader of a reduced round still
@@ -282,19 +283,17 @@ func (m *Machine) lacksOwners(now time.Time) bool {
 func (m *Machine) inputs() rules.Inputs {
 	head, r := m.Head(), &m.round
 	in := rules.Inputs{
-		Haves: values(r.haves.by, every),
+		Haves: values(r.voters.haves.by, every),
 		Attests: values(m.attests, func(e wire.Envelope) bool {
 			return e.Round > head.Certified.Round && e.Round < r.plan.Round && head.Table.Of(e.Sender) > 0
 		}),
 		Leaves: values(m.leaves, func(e wire.Envelope) bool { return e.Round == r.plan.Round && m.seated(e.Sender) }),
 	}
-	if m.grouped() {
-		for _, r := range m.round.byGroup {
-			in.Groups = append(in.Groups, r.GroupResult)
-		}
-	} else {
-		for _, d := range m.sortedHeaders() {
-			in.Headers = append(in.Headers, r.headers[d].env)
+	for _, o := range r.voters.order {
+		if o.result != nil {
+			in.Groups = append(in.Groups, *o.result)
+		} else {
+			in.Headers = append(in.Headers, o.env)
 		}
 	}
 	in.Merged = m.commonMerged()
@@ -317,9 +316,10 @@ func (m *Machine) inputs() rules.Inputs {
 	return in
 }
 
-// haveWeight returns the weight of the voters whose HAVE is known.
-func (m *Machine) haveWeight() uint64 {
-	return m.round.haves.weight(m.Head().Table)
+// quorate reports whether HAVEs of two thirds of the voters' weight are here.
+func (m *Machine) quorate() bool {
+	l := m.round.voters
+	return l.table.Quorum(l.haves.weight(l.table))
 }
 
 // commonMerged returns the list of a window's merged gradients that most
@@ -327,16 +327,15 @@ func (m *Machine) haveWeight() uint64 {
 func (m *Machine) commonMerged() []wire.CID {
 	var best []wire.CID
 	most := 0
-	for _, d := range m.sortedHeaders() {
-		list := m.round.headers[d].merged
+	for _, a := range m.round.voters.order {
 		agree := 0
-		for _, k := range m.round.headers {
-			if k.item.State == wire.HaveWhole && len(k.merged) <= len(list) && slices.Equal(k.merged, list[:len(k.merged)]) {
+		for _, b := range m.round.voters.order {
+			if b.item.State == wire.HaveWhole && len(b.merged) <= len(a.merged) && slices.Equal(b.merged, a.merged[:len(b.merged)]) {
 				agree++
 			}
 		}
-		if len(list) > 0 && (agree > most || agree == most && len(list) > len(best)) {
-			best, most = list, agree
+		if len(a.merged) > 0 && (agree > most || agree == most && len(a.merged) > len(best)) {
+			best, most = a.merged, agree
 		}
 	}
 	return best
@@ -351,7 +350,7 @@ func (m *Machine) instance(now time.Time) []Command {
 	if r.running || table.Of(m.cfg.Self) == 0 {
 		return nil
 	}
-	if r.quorumAt.IsZero() && head.Table.Quorum(m.haveWeight()) {
+	if r.quorumAt.IsZero() && m.quorate() {
 		r.quorumAt = now
 	}
 	if r.begunAt.IsZero() && table.More(m.cfg.Voters.Held(m.next)) {
@@ -383,7 +382,7 @@ func after(t time.Time, d time.Duration) time.Time {
 // proposalTimeout doubles with each base decision in a row, and is short while
 // the leader is not connected.
 func (m *Machine) proposalTimeout() time.Duration {
-	if _, gone := m.gone[m.leader()]; gone {
+	if m.isDown(m.leader()) {
 		return m.cfg.ProposalTimeout / 8
 	}
 	return m.cfg.ProposalTimeout << min(m.bases, 5)
@@ -409,15 +408,13 @@ func (m *Machine) wake(now time.Time) []Command {
 		add(after(m.round.begunAt, m.proposalTimeout()/2))
 	}
 	m.groupsWake(now, add)
-	if m.round.plan != nil && (len(m.round.away) > 0 || m.grouped()) {
+	if m.round.plan != nil && (m.links.away == m.round.plan.Round || m.grouped()) {
 		add(m.learnt.Add(m.typical()))
 	}
 	if m.applied < m.Head().Round && !m.applying && !m.mayApply(now) {
 		add(m.helpAt())
 	}
-	for _, since := range m.gone {
-		add(since.Add(m.cfg.GoneAfter))
-	}
+	m.links.goneAt(m.cfg.GoneAfter, add)
 	if !at.After(now) {
 		return nil
 	}

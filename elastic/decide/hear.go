@@ -162,20 +162,15 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 	if _, ok := slices.BinarySearchFunc(m.exchanging(), e.Sender, wire.PeerID.Compare); !ok {
 		return nil
 	}
-	d := e.Digest()
-	if r.headers[d] != nil {
+	l, d := m.work(), e.Digest()
+	if l.full(d, source{peer: e.Sender}) {
 		return nil
 	}
 	h, err := wire.Read[wire.Header](e)
-	if len(r.of[e.Sender]) >= 2 || err != nil || len(e.Bytes()) > wire.MaxHeader { // two are proof enough
+	if err != nil || len(e.Bytes()) > wire.MaxHeader {
 		return nil
 	}
-	k := &known{env: e, header: *h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: m.sinceLearnt(now)}}
-	r.headers[d], r.of[e.Sender], r.unasked = k, append(r.of[e.Sender], k), true
-	r.haves.changed = true
-	if r.group != nil {
-		r.group.haves.changed = true
-	}
+	l.add(&offer{env: e, header: *h, item: wire.HaveItem{Header: d, State: wire.HaveSeen, Ms: m.sinceLearnt(now)}})
 	out := []Command{ShowTo{[]wire.PeerID{e.Sender}}}
 	if e.Sender != m.cfg.Self {
 		out = append(out, EndWindow{Round: e.Round, Committed: true})
@@ -184,14 +179,14 @@ func (m *Machine) hearRound(now time.Time, e wire.Envelope) []Command {
 }
 
 func (m *Machine) hearHave(e wire.Envelope) {
-	if !m.speaks(e.Sender) {
+	if !m.acknowledges(e.Sender) {
 		return
 	}
 	h, err := wire.Read[wire.Have](e)
 	if err != nil || !m.plausible(h) {
 		return
 	}
-	m.round.haves.hear(e, h.Seq)
+	m.round.voters.haves.hear(e, h.Seq)
 }
 
 // plausible reports whether h is as long as what it says: the record embeds it,
@@ -267,30 +262,25 @@ func (m *Machine) hearProposal(now time.Time, e wire.Envelope) []Command {
 	return nil
 }
 
-// checked books the end of a body's fetch.
+// checked books the end of a fetch.
 func (m *Machine) checked(now time.Time, ev BodyChecked) {
-	if r := m.round.results[ev.Header]; r != nil {
-		m.checkedResult(now, r, ev)
-		return
-	}
-	k := m.round.headers[ev.Header]
-	if k == nil {
-		return
-	}
-	if g := m.round.group; g != nil {
-		g.haves.changed = true
-	}
-	m.round.haves.changed = true
-	if k.item.State != wire.HaveSeen {
-		if ev.Whole && len(ev.Parts) >= len(k.item.Parts) { // more parts of it are here
-			k.item.Parts = union(k.item.Parts, ev.Parts)
+	for _, l := range m.levels() {
+		o := l.by[ev.Header]
+		if o == nil {
+			continue
+		}
+		l.haves.changed = true
+		switch {
+		case o.item.State == wire.HaveSeen:
+			o.merged = ev.Merged
+			if !m.found(now, &o.item, ev) {
+				o.asked, l.unasked = false, true // not to be had yet: ask again
+			}
+		case ev.Whole && len(ev.Parts) >= len(o.item.Parts): // more parts of it are here
+			o.item.Parts = union(o.item.Parts, ev.Parts)
 		}
 		return
 	}
-	if !m.found(now, &k.item, ev) {
-		k.asked, m.round.unasked = false, true // not to be had yet: ask again
-	}
-	k.merged = ev.Merged
 }
 
 // found books in an item what a fetch has found, and reports whether that was

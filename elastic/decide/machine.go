@@ -66,8 +66,7 @@ type Machine struct {
 	ahead   map[aheadKey]wire.Envelope // of later rounds and instances, bounded
 	pulling map[wire.PeerID]bool       // pulls under way; true: ask again when it ends
 	pulled  time.Time                  // when the last pull began
-	gone    map[wire.PeerID]time.Time  // when the connection went down
-	linked  map[wire.PeerID]bool       // who is connected
+	links   links
 }
 
 type attestKey struct {
@@ -88,43 +87,48 @@ const (
 	maxAheadOfMember = 8
 )
 
-// known is a header as this peer knows it.
-type known struct {
-	env    wire.Envelope
-	header wire.Header
-	item   wire.HaveItem
-	asked  bool
-	rest   bool // the parts of silent owners were asked for
-	merged []wire.CID
-}
-
-// round is what is known of the open round.
+// round is what is known of the open round. A new one begins with each record, so
+// nothing of an older round can be mistaken for it.
 type round struct {
-	plan        *rules.Plan
-	headers     map[wire.Digest]*known
-	of          map[wire.PeerID][]*known // the same, by sender
-	unasked     bool                     // a body is to be asked for
-	haves       *book                    // of the voters, in reduced rounds of owners too
-	group       *membership              // of this peer, in a round of several groups; else nil
-	results     map[wire.Digest]*result  // of groups, by outcome
-	byGroup     []*result                // the same, in resultOrder
-	asked       bool                     // somebody who is ahead
-	late        bool                     // this peer was away as it began, said nothing in the one before, or has no part in it
-	away        map[wire.PeerID]bool     // who was disconnected for a while
-	trained     bool                     // Train was asked for
-	ready       bool                     // READY was said
-	shown       shown                    // who may have the bodies
-	readyAgain  time.Time                // when it is said again
-	left        bool
-	quorumAt    time.Time
-	begunAt     time.Time                    // when more than a third of the weight was seen in the running instance
-	proposals   map[wire.Digest]*wire.Record // valid, of the running instance
+	// plan is nil before the start record and after the last one: no round is open.
+	plan *rules.Plan
+	// voters is the level at which the record is made: of contributions, or in a round
+	// of several groups of their results.
+	voters *level
+	// group is this peer's in a round of several groups. It is nil in a round of one
+	// group, and where this peer has no part.
+	group *membership
+	// late says that others may be far ahead of this peer: it was away as the round
+	// began, said nothing in the one before, or has no part in it. It then takes the
+	// others' word for whom to wait.
+	late bool
+	// asked is set once a peer that is ahead was asked: in a large swarm many are heard
+	// of at once, and one answer has the record.
+	asked bool
+	// trained is set from Train on, until TrainFailed: local work is asked for once.
+	trained bool
+	// ready and left are set once READY and LEAVE were said: each is said once a round.
+	// Before the start of a large swarm READY is said again at readyAgain, as the creator
+	// alone is told, who may be away.
+	ready, left bool
+	readyAgain  time.Time
+	// shown only rises.
+	shown shown
+	// quorumAt is when HAVEs of two thirds of the weight were here, begunAt when more
+	// than a third of the acting weight had begun the next instance. Both are zero until
+	// then, and set once for an instance: time-outs count from them.
+	quorumAt, begunAt time.Time
+	// proposals are the valid ones of the next instance by digest, so that what it
+	// decides need not be fetched; proposal is its leader's, which the engine begins with.
+	proposals   map[wire.Digest]*wire.Record
 	proposal    *wire.Record
 	proposalEnv *wire.Envelope
-	proposed    bool
-	running     bool            // the engine runs instance next
-	pulled      map[uint64]bool // instances whose decided record was asked for
-	fetched     map[uint64]bool // instances whose proposal the leader was asked for
+	// proposed and running are set once for an instance: this peer has proposed, the
+	// engine has begun.
+	proposed, running bool
+	// pulled and fetched are the instances of which the decided record, or the leader's
+	// proposal, was asked for out of turn, once each.
+	pulled, fetched map[uint64]bool
 }
 
 // shown says who may have the open round's bodies: who has committed, then also who
@@ -133,13 +137,12 @@ type shown int
 
 const (
 	shownToCommitted shown = iota
-	shownToGuests
+	shownToObservers
 	shownToAll
 )
 
-func newRound() round {
-	return round{headers: map[wire.Digest]*known{}, of: map[wire.PeerID][]*known{}, away: map[wire.PeerID]bool{}, haves: newBook(), results: map[wire.Digest]*result{},
-		proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
+func newRound(table wire.Table) round {
+	return round{voters: newLevel(wire.KindHave, table), proposals: map[wire.Digest]*wire.Record{}, pulled: map[uint64]bool{}, fetched: map[uint64]bool{}}
 }
 
 // NewMachine returns a machine that knows no record yet.
@@ -156,8 +159,8 @@ func NewMachine(cfg MachineConfig) *Machine {
 	if cfg.GoneAfter == 0 {
 		cfg.GoneAfter = 2 * time.Second
 	}
-	return &Machine{cfg: cfg, round: newRound(), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
-		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, pulling: map[wire.PeerID]bool{}, gone: map[wire.PeerID]time.Time{}, linked: map[wire.PeerID]bool{}}
+	return &Machine{cfg: cfg, round: newRound(nil), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
+		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, pulling: map[wire.PeerID]bool{}, links: newLinks()}
 }
 
 // Restore sets the chain that an earlier life persisted: its last records, the
@@ -171,9 +174,8 @@ func (m *Machine) Restore(now time.Time, h rules.History, next uint64, start wir
 	m.open()
 	m.round.late = true
 	if m.round.plan != nil {
-		m.round.haves.restore(m.cfg.LastHave(wire.KindHave, m.round.plan.Round))
-		if m.round.group != nil {
-			m.round.group.haves.restore(m.cfg.LastHave(wire.KindGroupHave, m.round.plan.Round))
+		for _, l := range m.levels() {
+			l.haves.restore(m.cfg.LastHave(l.kind, m.round.plan.Round))
 		}
 	}
 }
@@ -206,10 +208,10 @@ func (m *Machine) Known() []wire.Envelope {
 	if m.stop != nil {
 		out = append(out, *m.stop)
 	}
-	out = append(out, values(m.round.haves.by, every)...)
+	out = append(out, values(m.round.voters.haves.by, every)...)
 	out = append(out, m.knownOfGroups()...)
-	for _, d := range m.sortedHeaders() {
-		out = append(out, m.round.headers[d].env)
+	for _, o := range m.work().order {
+		out = append(out, o.env)
 	}
 	out = append(out, values(m.attests, every)...)
 	out = append(out, values(m.leaves, every)...)
@@ -259,23 +261,43 @@ func (m *Machine) overdue(now time.Time) bool {
 
 // holdsHeaderOf reports whether p's header of the open round is known.
 func (m *Machine) holdsHeaderOf(p wire.PeerID) bool {
-	return len(m.round.of[p]) > 0
+	return len(m.work().of[source{peer: p}]) > 0
+}
+
+// work is the level of contributions that this peer takes in: its group's, or that of
+// all. In a round of several groups of which none is this peer's it is empty.
+func (m *Machine) work() *level {
+	switch {
+	case !m.grouped():
+		return m.round.voters
+	case m.round.group != nil:
+		return m.round.group.level
+	}
+	return newLevel(wire.KindGroupHave, nil)
+}
+
+// levels returns the levels at which this peer takes part or may have to.
+func (m *Machine) levels() []*level {
+	if m.round.group != nil {
+		return []*level{m.round.group.level, m.round.voters}
+	}
+	return []*level{m.round.voters}
 }
 
 // silentOwners returns the planned peers whose HAVE is not known.
 func (m *Machine) silentOwners() []wire.PeerID {
 	var out []wire.PeerID
 	for _, p := range m.round.plan.Peers() {
-		if !m.round.haves.has(p) {
+		if !m.round.voters.haves.has(p) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// speaks reports whether p says HAVE: voters, and under a reduced topology the
-// owners of parts.
-func (m *Machine) speaks(p wire.PeerID) bool {
+// acknowledges reports whether p says HAVE to the voters: they do, and under a reduced
+// topology the owners of parts.
+func (m *Machine) acknowledges(p wire.PeerID) bool {
 	return m.Head().Table.Of(p) > 0 || m.cfg.Genesis.Preset.Reduced() && m.round.plan != nil && m.round.plan.Share(p) != nil
 }
 
@@ -286,12 +308,12 @@ func (m *Machine) missing() (peers, voters []wire.PeerID) {
 		return nil, nil
 	}
 	for _, p := range m.exchanging() {
-		if !m.resolved(p) {
+		if !m.work().resolved(source{peer: p}) {
 			peers = append(peers, p)
 		}
 	}
 	for _, v := range m.Head().Table {
-		if !m.round.haves.has(v.Peer) {
+		if !m.round.voters.haves.has(v.Peer) {
 			voters = append(voters, v.Peer)
 		}
 	}
@@ -301,7 +323,7 @@ func (m *Machine) missing() (peers, voters []wire.PeerID) {
 
 // open begins the round after the head.
 func (m *Machine) open() {
-	m.round = newRound()
+	m.round = newRound(m.Head().Table)
 	if !m.Head().Last {
 		m.round.plan = m.cfg.Plans.After(m.h)
 		m.round.group = m.joinGroup()
@@ -322,13 +344,7 @@ func (m *Machine) open() {
 			delete(m.leaves, p)
 		}
 	}
-	for p := range m.gone {
-		if !m.waitedFor(p) {
-			delete(m.gone, p)
-			continue
-		}
-		m.round.away[p] = true
-	}
+	m.links.turn(m.Head().Round+1, m.waitedFor)
 	for k := range m.ahead {
 		if k.kind != wire.KindProposal && k.round < m.Head().Round+1 || k.kind == wire.KindProposal && k.round < m.next {
 			delete(m.ahead, k)
@@ -346,7 +362,7 @@ func (m *Machine) trained(now time.Time, ev Trained) []Command {
 	if m.round.plan == nil || ev.Round != m.round.plan.Round || ev.Header.Body.IsZero() {
 		return nil
 	}
-	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: Slot("header", ev.Round), To: m.audience(wire.KindHeader, now)}}
+	return []Command{Say{Kind: wire.KindHeader, Round: ev.Round, Body: &ev.Header, Slot: Slot("header", ev.Round), To: m.recipients(wire.KindHeader, now)}}
 }
 
 func (m *Machine) started(now time.Time, r *wire.Record, env wire.Envelope) []Command {
@@ -412,7 +428,7 @@ func (m *Machine) commit(now time.Time, r *wire.Record, c *wire.Cert) []Command 
 		out = append(out, StopTraining{r.Round})
 	}
 	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.learnt)})
-	late := r.Round > 0 && m.round.plan != nil && m.speaks(m.cfg.Self) && !m.round.haves.told
+	late := r.Round > 0 && m.round.plan != nil && m.acknowledges(m.cfg.Self) && !m.round.voters.haves.told
 	m.h, m.learnt, m.bases = m.h.With(r), now, 0
 	if c != nil {
 		m.next = c.Instance + 1

@@ -19,10 +19,9 @@ import (
 type membership struct {
 	index   int
 	members []wire.PeerID
-	table   wire.Table    // one vote each
 	leaders []wire.PeerID // in the order in which they speak
 
-	haves    *book
+	*level             // of the members' contributions
 	quorumAt time.Time // when HAVEs of two thirds were here
 	cuts     map[wire.PeerID]wire.Envelope
 	tried    map[wire.PeerID]bool             // who sent a cut, good or not: it costs signatures
@@ -36,9 +35,8 @@ type membership struct {
 }
 
 const (
-	speakers     = 3 // of a group, that collect what members state
-	cutsOfGroup  = 4 // in a round, that a member looks at
-	resultsOfOne = 2 // of one group in a round, that a voter looks at
+	speakers    = 3 // of a group, that collect what members state
+	cutsOfGroup = 4 // in a round, that a member looks at
 )
 
 // joinGroup returns the membership in the open round's groups, or nil.
@@ -49,7 +47,7 @@ func (m *Machine) joinGroup() *membership {
 		return nil
 	}
 	members := plan.Groups[i]
-	return &membership{index: i, members: members, table: rules.EqualTable(members), leaders: rules.GroupLeaders(m.Head().Seed, members), haves: newBook(),
+	return &membership{index: i, members: members, level: newLevel(wire.KindGroupHave, rules.EqualTable(members)), leaders: rules.GroupLeaders(m.Head().Seed, members),
 		cuts: map[wire.PeerID]wire.Envelope{}, tried: map[wire.PeerID]bool{}, views: map[wire.Digest]*rules.GroupView{}, outcomes: map[wire.Digest]*wire.GroupOutcome{},
 		votes: map[wire.Digest]map[wire.PeerID]wire.Envelope{}}
 }
@@ -68,12 +66,12 @@ func (m *Machine) exchanging() []wire.PeerID {
 	return nil
 }
 
-// companions returns the other members of the own group that are not known to be
-// gone: those who can hold what this peer fetches.
-func (m *Machine) companions() []wire.PeerID {
+// groupPeers returns the other members of the own group that are not known to be
+// down: those who can hold what this peer fetches.
+func (m *Machine) groupPeers() []wire.PeerID {
 	out := []wire.PeerID{}
 	for _, p := range m.exchanging() {
-		if _, gone := m.gone[p]; !gone && p != m.cfg.Self {
+		if !m.isDown(p) && p != m.cfg.Self {
 			out = append(out, p)
 		}
 	}
@@ -116,17 +114,17 @@ func (m *Machine) composes() bool {
 	return true
 }
 
-// quiet reports whether nothing is to be expected yet: in a large swarm all train
+// tooEarly reports whether nothing is to be expected yet: in a large swarm all train
 // for the first part of a round, and nobody is shown anything before its own work is
 // done.
-func (m *Machine) quiet(now time.Time) bool {
+func (m *Machine) tooEarly(now time.Time) bool {
 	return m.grouped() && m.applied == m.Head().Round && m.round.trained && !m.shown(now) && now.Before(m.learnt.Add(m.typical()))
 }
 
-// informed returns those of some peers who know what this one may lack of the open
+// sources returns those of some peers who know what this one may lack of the open
 // round: in a round of several groups its own and, for who composes records, the
 // voters. It is everybody where that is nobody, and when the round is late.
-func (m *Machine) informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
+func (m *Machine) sources(peers []wire.PeerID, now time.Time) []wire.PeerID {
 	if !m.grouped() || m.overdue(now) {
 		return peers
 	}
@@ -141,8 +139,8 @@ func (m *Machine) informed(peers []wire.PeerID, now time.Time) []wire.PeerID {
 	return out
 }
 
-// audience returns to whom a statement goes: nil for everybody.
-func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
+// recipients returns to whom a statement goes: nil for everybody.
+func (m *Machine) recipients(k wire.Kind, now time.Time) []wire.PeerID {
 	if len(m.h) == 0 {
 		if g := m.cfg.Genesis; k == wire.KindReady && g.MinPeers > g.Group {
 			return []wire.PeerID{g.Creator}
@@ -154,9 +152,9 @@ func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
 	}
 	switch k {
 	case wire.KindHeader, wire.KindGroupCut:
-		return some(m.exchanging())
+		return onlyTo(m.exchanging())
 	case wire.KindGroupHave, wire.KindGroupVote:
-		return some(m.speaking(now))
+		return onlyTo(m.speaking(now))
 	case wire.KindGroup:
 		return append(m.speaking(now), m.voters()...)
 	case wire.KindLeave:
@@ -167,8 +165,8 @@ func (m *Machine) audience(k wire.Kind, now time.Time) []wire.PeerID {
 	return nil
 }
 
-// some is peers as an audience: none of them is nobody, not everybody.
-func some(peers []wire.PeerID) []wire.PeerID { return append([]wire.PeerID{}, peers...) }
+// onlyTo is peers as recipients: none of them is nobody, not everybody.
+func onlyTo(peers []wire.PeerID) []wire.PeerID { return append([]wire.PeerID{}, peers...) }
 
 // speaking returns the own group's first leaders that are not gone.
 func (m *Machine) speaking(now time.Time) []wire.PeerID {
@@ -199,28 +197,12 @@ func (m *Machine) turnAt(since time.Time, now time.Time) time.Time {
 
 func due(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
-// member does what the own group waits for.
+// member does what the own group waits for besides HAVEs: a cut, and its result.
 func (m *Machine) member(now time.Time) []Command {
 	if m.round.group == nil {
 		return nil
 	}
-	return slices.Concat(m.groupHave(now), m.composeCut(now), m.bundle(now))
-}
-
-// groupHave says what this member holds, like a voter in a round of one group.
-// Nonces stay out: who votes for an outcome has the bodies.
-func (m *Machine) groupHave(now time.Time) []Command {
-	g := m.round.group // the own work comes last as a rule, so it is looked at first
-	if !m.overdue(now) && (m.awaited(m.cfg.Self, now) || slices.ContainsFunc(g.members, func(p wire.PeerID) bool { return m.awaited(p, now) })) {
-		return nil
-	}
-	return m.sayHave(now, wire.KindGroupHave, g.haves, func() []wire.HaveItem {
-		items := m.items()
-		for i := range items {
-			items[i].Nonce = nil
-		}
-		return items
-	})
+	return append(m.composeCut(now), m.bundle(now)...)
 }
 
 // composeCut makes the group's cut when it is this peer's turn: when nobody else
@@ -241,15 +223,15 @@ func (m *Machine) composeCut(now time.Time) []Command {
 		return nil
 	}
 	var headers []wire.Envelope
-	for _, d := range m.sortedHeaders() {
-		headers = append(headers, m.round.headers[d].env)
+	for _, o := range g.order {
+		headers = append(headers, o.env)
 	}
 	v, err := m.setting().ComposeGroup(g.index, headers, values(g.haves.by, every))
 	if err != nil {
 		return nil // a header is still to be pulled
 	}
 	g.composed = true
-	return []Command{Say{Kind: wire.KindGroupCut, Round: r.Round, Body: &v.Cut, To: m.audience(wire.KindGroupCut, now)}}
+	return []Command{Say{Kind: wire.KindGroupCut, Round: r.Round, Body: &v.Cut, To: m.recipients(wire.KindGroupCut, now)}}
 }
 
 // hearGroupCut takes a cut of the own group and has it merged.
@@ -289,7 +271,7 @@ func (m *Machine) mergedGroup(now time.Time, ev GroupMerged) []Command {
 		return nil
 	}
 	g.outcomes[d] = &o
-	return []Command{Say{Kind: wire.KindGroupVote, Round: ev.Round, Body: &wire.GroupVote{Outcome: d}, To: m.audience(wire.KindGroupVote, now)}}
+	return []Command{Say{Kind: wire.KindGroupVote, Round: ev.Round, Body: &wire.GroupVote{Outcome: d}, To: m.recipients(wire.KindGroupVote, now)}}
 }
 
 func (m *Machine) hearGroupVote(e wire.Envelope) {
@@ -343,7 +325,7 @@ func (m *Machine) bundle(now time.Time) []Command {
 			r.Sigs = append(r.Sigs, e.Sig...)
 		}
 	}
-	return []Command{Say{Kind: wire.KindGroup, Round: m.round.plan.Round, Body: r, To: m.audience(wire.KindGroup, now)}}
+	return []Command{Say{Kind: wire.KindGroup, Round: m.round.plan.Round, Body: r, To: m.recipients(wire.KindGroup, now)}}
 }
 
 // hearGroup takes a statement of the open round's groups.
@@ -381,8 +363,10 @@ func (m *Machine) knownOfGroups() []wire.Envelope {
 			out = append(out, values(g.votes[d], every)...)
 		}
 	}
-	for _, r := range m.round.byGroup {
-		out = append(out, r.env)
+	if m.grouped() {
+		for _, o := range m.round.voters.order {
+			out = append(out, o.env)
+		}
 	}
 	return out
 }

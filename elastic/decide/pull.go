@@ -26,10 +26,10 @@ func (m *Machine) due(now time.Time, connected []wire.PeerID) []Command {
 			out = append(out, Waiting{Round: p.Round, Peers: peers, Voters: voters, Since: since})
 		}
 	}
-	if m.quiet(now) || now.Sub(m.pulled) < pullInterval/2 {
+	if m.tooEarly(now) || now.Sub(m.pulled) < pullInterval/2 {
 		return out
 	}
-	if peers := m.informed(connected, now); len(peers) > 0 {
+	if peers := m.sources(connected, now); len(peers) > 0 {
 		out = append(out, m.pull(now, peers[m.cfg.Rand.IntN(len(peers))])...)
 	}
 	return out

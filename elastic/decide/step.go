@@ -91,9 +91,9 @@ func (m *Machine) after(now time.Time, ev Event) []Command {
 		r.shown = shownToAll
 		return append(out, ShowAll{})
 	}
-	if joiners := m.guests(now); r.shown == shownToCommitted && len(joiners) > 0 {
-		r.shown = shownToGuests
-		out = append(out, ShowTo{joiners})
+	if watch := m.observers(now); r.shown == shownToCommitted && len(watch) > 0 {
+		r.shown = shownToObservers
+		out = append(out, ShowTo{watch})
 	}
 	return out
 }
@@ -119,14 +119,15 @@ func (m *Machine) begun(now time.Time, connected []wire.PeerID) []Command {
 
 // link books that a connection came up or went down.
 func (m *Machine) link(now time.Time, p wire.PeerID, up bool) {
-	delete(m.linked, p)
 	if up {
-		m.linked[p] = true
-		delete(m.gone, p)
-	} else if _, ok := m.gone[p]; !ok && m.waitedFor(p) {
-		m.gone[p] = now
-		m.round.away[p] = true
+		m.links.connected(p)
+		return
 	}
+	round := uint64(0)
+	if m.round.plan != nil {
+		round = m.round.plan.Round
+	}
+	m.links.lost(p, now, round, m.waitedFor(p))
 }
 
 // connect asks for the connections of the open round, if it needs some of its own.

@@ -13,7 +13,6 @@ import (
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/elastic/version"
-	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/train"
 	"github.com/apiary-net/hived/train/nets"
 	"github.com/apiary-net/hived/wire"
@@ -25,6 +24,8 @@ type Total struct {
 	Verified     bool     `json:"verified"`
 	Certificates uint64   `json:"certificates"`
 	Evidence     uint64   `json:"evidence"`
+	Cosigned     uint64   `json:"cosigned"`               // heads of logs that a witness saw
+	Convicted    []string `json:"convicted,omitempty"`    // peers that signed two histories
 	Logs         []string `json:"logs,omitempty"`         // peers whose log was checked
 	MissingLogs  []string `json:"missing_logs,omitempty"` // members whose log is not in the export
 }
@@ -96,7 +97,7 @@ func openExport(dir fs.FS) (*exported, error) {
 	if e.exporter, err = openSums(dir, e.run); err != nil {
 		return nil, err
 	}
-	for _, f := range []func() error{e.chain, e.attestations, e.logs, e.blocks} {
+	for _, f := range []func() error{e.chain, e.attestations, e.evidence, e.logs, e.blocks} {
 		if err := f(); err != nil {
 			return nil, err
 		}
@@ -243,76 +244,6 @@ func (e *exported) attestations() error {
 	return nil
 }
 
-// logs checks every log, and that each counted header of a peer stands in it.
-func (e *exported) logs() error {
-	for _, seat := range e.recs[len(e.recs)-1].Roster {
-		name := "logs/" + seat.Peer.String()
-		sub, err := fs.Sub(e.dir, name)
-		if err != nil {
-			return err
-		}
-		if _, err := fs.Stat(e.dir, name); errors.Is(err, fs.ErrNotExist) {
-			e.total.MissingLogs = append(e.total.MissingLogs, seat.Peer.String())
-			continue
-		}
-		var entries []wire.EntryBody
-		_, err = ledger.VerifyLog(sub, e.run, seat.Peer, func(_ []byte, b wire.EntryBody) error {
-			entries = append(entries, b)
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := e.holds(seat.Peer, entries); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		e.total.Entries += uint64(len(entries))
-		e.total.Logs = append(e.total.Logs, seat.Peer.String())
-	}
-	if len(e.total.Logs) == 0 {
-		return errors.New("logs/: the export holds no log")
-	}
-	return nil
-}
-
-// holds checks a peer's entries against the records: every header of it that
-// counts up to its last entry, and every version that it says it computed.
-func (e *exported) holds(p wire.PeerID, entries []wire.EntryBody) error {
-	said := map[wire.Digest]bool{}
-	last := uint64(0)
-	for _, b := range entries {
-		switch b.Kind {
-		case wire.EntryContribution:
-			said[b.Ref.Digest()] = true
-		case wire.EntryVersion:
-			last = max(last, b.Round)
-			if b.Round >= uint64(len(e.recs)) {
-				return fmt.Errorf("entry %d is of round %d, behind the last record", b.Seq, b.Round)
-			}
-			if a := e.attested[b.Round]; !a.Version.IsZero() && a.Version != b.Ref {
-				return fmt.Errorf("entry %d says version %d is %s, two thirds computed %s", b.Seq, b.Round, b.Ref.Short(), a.Version.Short())
-			}
-		}
-	}
-	for _, rec := range e.recs[1:] {
-		if v, ok := rec.Verdict(p); ok && v.Status == wire.Counted && rec.Round <= last && !said[v.Header] && e.computed(entries, rec.Round) {
-			return fmt.Errorf("the counted contribution of round %d is not in the log", rec.Round)
-		}
-	}
-	return nil
-}
-
-// computed reports whether the log holds the version of a round: a peer that was
-// away takes later versions from others and has no entries of the rounds between.
-func (e *exported) computed(entries []wire.EntryBody, round uint64) bool {
-	for _, b := range entries {
-		if b.Kind == wire.EntryVersion && b.Round == round {
-			return true
-		}
-	}
-	return false
-}
-
 // Model checks an export like VerifyLedger, recomputes every version from
 // the start weights, compares each with what was attested, and evaluates the last
 // one on the test split where the data is at hand. dataDir is searched for it.
@@ -440,6 +371,12 @@ func (v *Result) Summary() string {
 		fmt.Fprintf(&b, ", %d replayed from %s to %s", v.Replayed, v.From, v.Version)
 	}
 	b.WriteString("\n")
+	if v.Ledger.Cosigned > 0 {
+		fmt.Fprintf(&b, "the exporter's log is as %d witnesses saw it\n", v.Ledger.Cosigned)
+	}
+	for _, p := range v.Ledger.Convicted {
+		fmt.Fprintf(&b, "CONVICTED of signing two histories of its log: %s\n", p)
+	}
 	if v.Samples > 0 {
 		fmt.Fprintf(&b, "test split: loss %.4f (start %.4f)", v.Loss, v.StartLoss)
 		if v.Accuracy != nil {

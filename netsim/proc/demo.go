@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ type DemoResult struct {
 	Counted  uint64   `json:"counted"`
 	Expected uint64   `json:"expected"`
 	Killed   []string `json:"killed"`
-	Attack   *string  `json:"attack"`
+	Attack   *string  `json:"attack"` // members that the export convicts of a forked log
 	Bytes    struct {
 		Payload uint64 `json:"payload"`
 		Socket  uint64 `json:"socket"`
@@ -408,6 +409,9 @@ func (d *demo) verify(ctx context.Context) error {
 		return fmt.Errorf("read the verifier's answer: %w", err)
 	}
 	d.seen.Accuracy, d.seen.Loss, d.seen.Gain, d.seen.Ledger = v.Accuracy, v.Loss, v.StartLoss-v.Loss, v.Ledger
+	if who := strings.Join(v.Ledger.Convicted, ", "); who != "" {
+		d.seen.Attack = &who
+	}
 	for i, id := range d.seen.Versions {
 		if id == "" || id != v.Version {
 			return exit.Fail(exit.Integrity, nil, "%s ended with version %q, the export replays to %q; --keep DIR keeps its log", d.order[i], id, v.Version)

@@ -10,20 +10,14 @@ import (
 
 // Whom a round waits for, and how long.
 
-// resolved reports whether p's contribution is whole, refused or equivocated.
-func (m *Machine) resolved(p wire.PeerID) bool {
-	mine := m.round.of[p]
-	return len(mine) > 1 || len(mine) == 1 && mine[0].item.State != wire.HaveSeen
-}
-
 // awaited reports whether this peer still waits for p: not once p has been
 // disconnected for a while, and not for long after it was away in this round: it
 // may have lost its work, and begin it anew.
 func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
-	if m.round.away[p] && !m.holdsHeaderOf(p) && !now.Before(m.learnt.Add(m.typical())) {
+	if m.wasAway(p) && !m.holdsHeaderOf(p) && !now.Before(m.learnt.Add(m.typical())) {
 		return false
 	}
-	return !m.resolved(p) && !m.isGone(p, now)
+	return !m.work().resolved(source{peer: p}) && !m.isGone(p, now)
 }
 
 // typical is when a peer that began with the round should be done: as the plan says,
@@ -31,7 +25,7 @@ func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
 // peer was done itself.
 func (m *Machine) typical() time.Duration {
 	t := m.round.plan.Typical
-	if mine := m.round.of[m.cfg.Self]; len(mine) > 0 && t >= m.maxDeadline() {
+	if mine := m.work().of[source{peer: m.cfg.Self}]; len(mine) > 0 && t >= m.maxDeadline() {
 		took := time.Duration(mine[0].item.Ms) * time.Millisecond
 		return min(t, took+took/4)
 	}
@@ -42,32 +36,32 @@ func (m *Machine) maxDeadline() time.Duration {
 	return time.Duration(m.cfg.Genesis.Deadline.MaxMs) * time.Millisecond
 }
 
-// waits reports whether a voter waits for any of some peers before it says what it
+// waits reports whether this peer waits for any of some peers before it says what it
 // holds. Who came late takes the word of more than a third of the weight for whom to
 // wait: it is given no bodies before it has work of its own, perhaps not before the
 // deadline, and the others may need its word for a quorum.
-func (m *Machine) waits(now time.Time, peers []wire.PeerID, b *book, t wire.Table) bool {
+func (m *Machine) waits(now time.Time, l *level, peers []wire.PeerID) bool {
 	open := slices.DeleteFunc(slices.Clone(peers), func(p wire.PeerID) bool { return !m.awaited(p, now) })
 	preset := m.cfg.Genesis.Preset
-	if len(open) == 0 || !m.round.late || preset.Reduced() || preset.Cadence.Window || !t.More(b.weight(t)) {
+	if len(open) == 0 || l.kind != wire.KindHave || !m.round.late || preset.Reduced() || preset.Cadence.Window || !l.table.More(l.haves.weight(l.table)) {
 		return len(open) > 0
 	}
-	known, whole := b.count(t)
+	known, whole := l.haves.count(l.table)
 	for d, weight := range known {
-		if m.round.headers[d] == nil && t.More(weight) {
+		if l.by[d] == nil && l.table.More(weight) {
 			return true // it is on its way to here
 		}
 	}
 	return slices.ContainsFunc(open, func(p wire.PeerID) bool {
-		mine := m.round.of[p]
-		return len(mine) > 0 && !t.More(whole[mine[0].item.Header])
+		mine := l.of[source{peer: p}]
+		return len(mine) > 0 && !l.table.More(whole[mine[0].item.Header])
 	})
 }
 
-// guests returns the voters without a part in the open round, once all who have one
+// observers returns the voters without a part in the open round, once all who have one
 // have committed or are gone: nobody is left then who could copy what they are given,
 // and the others may need their word for a quorum.
-func (m *Machine) guests(now time.Time) []wire.PeerID {
+func (m *Machine) observers(now time.Time) []wire.PeerID {
 	plan := m.round.plan
 	if plan == nil || m.grouped() {
 		return nil
@@ -82,12 +76,6 @@ func (m *Machine) guests(now time.Time) []wire.PeerID {
 		return nil
 	}
 	return out
-}
-
-// isGone reports whether p has been disconnected for a while.
-func (m *Machine) isGone(p wire.PeerID, now time.Time) bool {
-	since, gone := m.gone[p]
-	return gone && !now.Before(since.Add(m.cfg.GoneAfter))
 }
 
 // shown reports whether others may show this peer bodies of the open round: to who

@@ -1,4 +1,4 @@
-package daemon
+package ledger
 
 import (
 	"testing"
@@ -9,24 +9,25 @@ import (
 // In a large swarm each log has a fixed number of witnesses, in a small one
 // everybody is one.
 func TestWitnesses(t *testing.T) {
-	for _, n := range []int{2, maxDirect, 100} {
+	const direct = 32
+	for _, n := range []int{2, direct, 100} {
 		var members []wire.PeerID
 		for range n {
 			members = append(members, wire.NewKey().Peer())
 		}
 		want := witnesses
-		if n <= maxDirect {
+		if n <= direct {
 			want = n - 1
 		}
 		follows := 0
 		for _, p := range members {
 			got := 0
 			for _, q := range members {
-				if q != p && isWitness(q, p, members) {
+				if q != p && IsWitness(q, p, members, direct) {
 					got++
 				}
 			}
-			if told := witnessesOf(p, members); n > maxDirect && len(told) != want || n <= maxDirect && told != nil {
+			if told := WitnessesOf(p, members, direct); n > direct && len(told) != want || n <= direct && told != nil {
 				t.Fatalf("%d members: a log's head goes to %d", n, len(told))
 			}
 			if got != want {

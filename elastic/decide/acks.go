@@ -7,9 +7,9 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// book keeps the HAVEs of one kind in one round: the newest of each peer, and
-// what this peer has said itself.
-type book struct {
+// acks are the HAVEs of one level in one round: the newest of each peer, and what
+// this peer has said itself.
+type acks struct {
 	by   map[wire.PeerID]wire.Envelope
 	seqs map[wire.PeerID]uint32
 
@@ -19,35 +19,35 @@ type book struct {
 	told    bool // HAVE was said in this life: what an earlier one said may be lost
 }
 
-func newBook() *book {
-	return &book{by: map[wire.PeerID]wire.Envelope{}, seqs: map[wire.PeerID]uint32{}}
+func newAcks() *acks {
+	return &acks{by: map[wire.PeerID]wire.Envelope{}, seqs: map[wire.PeerID]uint32{}}
 }
 
 // restore takes what an earlier life said, nil for nothing.
-func (b *book) restore(old *wire.Have) {
+func (a *acks) restore(old *wire.Have) {
 	if old != nil {
-		b.seq, b.said = old.Seq, old.Items
+		a.seq, a.said = old.Seq, old.Items
 	}
 }
 
 // hear takes a peer's HAVE if it is newer than the known one.
-func (b *book) hear(e wire.Envelope, seq uint32) {
-	if _, ok := b.by[e.Sender]; ok && seq <= b.seqs[e.Sender] {
+func (a *acks) hear(e wire.Envelope, seq uint32) {
+	if _, ok := a.by[e.Sender]; ok && seq <= a.seqs[e.Sender] {
 		return
 	}
-	b.by[e.Sender], b.seqs[e.Sender] = e, seq
+	a.by[e.Sender], a.seqs[e.Sender] = e, seq
 }
 
-func (b *book) has(p wire.PeerID) bool {
-	_, ok := b.by[p]
+func (a *acks) has(p wire.PeerID) bool {
+	_, ok := a.by[p]
 	return ok
 }
 
 // weight returns the weight of those who said HAVE.
-func (b *book) weight(t wire.Table) uint64 {
+func (a *acks) weight(t wire.Table) uint64 {
 	n := uint64(0)
 	for _, v := range t {
-		if b.has(v.Peer) {
+		if a.has(v.Peer) {
 			n += uint64(v.Power)
 		}
 	}
@@ -56,9 +56,9 @@ func (b *book) weight(t wire.Table) uint64 {
 
 // count returns in the weight of a table who knows each header, and who holds it
 // whole.
-func (b *book) count(t wire.Table) (known, whole map[wire.Digest]uint64) {
+func (a *acks) count(t wire.Table) (known, whole map[wire.Digest]uint64) {
 	known, whole = map[wire.Digest]uint64{}, map[wire.Digest]uint64{}
-	for p, e := range b.by {
+	for p, e := range a.by {
 		h, err := wire.Read[wire.Have](e)
 		if err != nil || t.Of(p) == 0 {
 			continue
@@ -75,13 +75,13 @@ func (b *book) count(t wire.Table) (known, whole map[wire.Digest]uint64) {
 
 // say returns the HAVE to be said, or nil if it would be no news. States only
 // rise, also over a restart.
-func (b *book) say(known func() []wire.HaveItem) *wire.Have {
-	if b.told && !b.changed {
+func (a *acks) say(known func() []wire.HaveItem) *wire.Have {
+	if a.told && !a.changed {
 		return nil
 	}
-	b.changed = false
+	a.changed = false
 	items := known()
-	for _, old := range b.said {
+	for _, old := range a.said {
 		i := slices.IndexFunc(items, func(it wire.HaveItem) bool { return it.Header == old.Header })
 		switch {
 		case i < 0:
@@ -96,10 +96,10 @@ func (b *book) say(known func() []wire.HaveItem) *wire.Have {
 	same := func(x, y wire.HaveItem) bool {
 		return x.Header == y.Header && x.State == y.State && bytes.Equal(x.Parts, y.Parts)
 	}
-	if b.told && slices.EqualFunc(items, b.said, same) {
+	if a.told && slices.EqualFunc(items, a.said, same) {
 		return nil
 	}
-	b.told, b.said = true, items
-	b.seq++
-	return &wire.Have{Seq: b.seq, Items: items}
+	a.told, a.said = true, items
+	a.seq++
+	return &wire.Have{Seq: a.seq, Items: items}
 }

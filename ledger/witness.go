@@ -1,0 +1,232 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/apiary-net/hived/wire"
+)
+
+// Bounds of a witness. All are deliberately low: a later head proves all before it.
+const (
+	witnesses   = 16               // of a log in a large swarm
+	maxQueue    = 256              // statements that wait to be checked; more are dropped
+	maxAsk      = 5 * time.Second  // for an answer of one peer
+	cosignEvery = 10 * time.Second // between two cosignatures of one log
+)
+
+const witnessDomain = "hived/witness/v1\n"
+
+// IsWitness reports whether self follows p's log: in a swarm of more than direct
+// members the sixteen of them with the least tickets, where a proof from everybody to
+// everybody would grow with the square of the members.
+func IsWitness(self, p wire.PeerID, members []wire.PeerID, direct int) bool {
+	if len(members) <= direct {
+		return true
+	}
+	mine, better := wire.Ticket(witnessDomain, p[:], self), 0
+	for _, q := range members {
+		if q != p && q != self && wire.Ticket(witnessDomain, p[:], q).Compare(mine) < 0 {
+			better++
+		}
+	}
+	return better < witnesses
+}
+
+// WitnessesOf returns the witnesses of p's log among the members; nil is everybody.
+func WitnessesOf(p wire.PeerID, members []wire.PeerID, direct int) []wire.PeerID {
+	if len(members) <= direct {
+		return nil
+	}
+	out := make([]wire.PeerID, 0, witnesses)
+	for _, q := range wire.Draw(witnessDomain, p[:], members) {
+		if q != p && len(out) < witnesses {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// Witness follows the logs of others and has the own one followed. It cosigns what
+// grew out of what it saw, keeps what others cosigned, and tells of logs that were
+// forked. Take and Append may be called concurrently; Run owns all else.
+type Witness struct {
+	*Heads
+	log   *Log
+	peers Peers
+	in    chan wire.Envelope
+
+	last map[wire.PeerID]time.Time // cosignature of each log; Run's
+
+	mu   sync.Mutex
+	seen map[wire.PeerID]wire.Seen // cosigned and not yet in the own log; guarded by mu
+}
+
+// NewWitness returns a witness that keeps what it finds in heads, and writes of it
+// into the own log.
+func NewWitness(heads *Heads, log *Log, peers Peers) *Witness {
+	return &Witness{Heads: heads, log: log, peers: peers, in: make(chan wire.Envelope, maxQueue),
+		last: map[wire.PeerID]time.Time{}, seen: map[wire.PeerID]wire.Seen{}}
+}
+
+// Concerns reports whether a kind of statement is for a Witness.
+func Concerns(k wire.Kind) bool {
+	return k == wire.KindHead || k == wire.KindCosign || k == wire.KindEvidence
+}
+
+// Take queues a statement of a kind that Concerns a witness. The caller knows that
+// its sender belongs to the run. While the queue is full it is dropped.
+func (w *Witness) Take(e wire.Envelope) {
+	select {
+	case w.in <- e:
+	default:
+	}
+}
+
+// Append writes entries into the own log, with what was cosigned since the last ones,
+// and announces the new head.
+func (w *Witness) Append(ctx context.Context, entries []wire.EntryBody) (wire.Head, error) {
+	head, err := w.log.Append(ctx, append(w.sightings(), entries...))
+	if err != nil {
+		return head, err
+	}
+	b := wire.Seal(w.cfg.Key, wire.KindHead, w.cfg.Run, head.Size, &head).Bytes()
+	w.attempt(ctx, time.Second, "head not announced", func(ctx context.Context) error { return w.peers.AnnounceHead(ctx, b) })
+	return head, nil
+}
+
+// sightings returns the entry of what was cosigned, if anything was. Should it not
+// be appended, a later cosignature of those logs is.
+func (w *Witness) sightings() []wire.EntryBody {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var l wire.SeenList
+	for p, s := range w.seen {
+		if len(l.Seen) < wire.MaxSeen {
+			l.Seen = append(l.Seen, s)
+			delete(w.seen, p)
+		}
+	}
+	if len(l.Seen) == 0 {
+		return nil
+	}
+	return []wire.EntryBody{{Kind: wire.EntryWitness, Extra: wire.Marshal(l)}}
+}
+
+// Run checks statements until ctx ends.
+func (w *Witness) Run(ctx context.Context) {
+	w.tellAll(ctx, true)
+	tick := time.NewTicker(cosignEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-w.in:
+			if err := w.handle(ctx, e); err != nil && ctx.Err() == nil {
+				w.cfg.Logger.Warn("statement about a log refused", "of", e.Sender.Short(), "kind", e.Kind.String(), "err", err)
+			}
+		case <-tick.C:
+			for p, h := range w.All() {
+				if was, err := w.witnessed(p); err == nil && was.Size < h.Size {
+					w.cosign(ctx, p, h)
+				}
+			}
+		}
+	}
+}
+
+func (w *Witness) handle(ctx context.Context, e wire.Envelope) error {
+	if e.Sender == w.self || e.Run != w.cfg.Run {
+		return nil
+	}
+	var err error
+	switch e.Kind {
+	case wire.KindHead:
+		var h wire.Head
+		if err = e.Decode(&h); err == nil {
+			err = w.follow(ctx, e.Sender, h)
+		}
+	case wire.KindCosign:
+		var c wire.Cosigned
+		if err = e.Decode(&c); err == nil {
+			err = w.OfferCosigned(w.log, e.Sender, c.Note)
+		}
+		if errors.Is(err, ErrBehind) || errors.Is(err, ErrEquivocation) {
+			w.log.Stop(err) // else this key signs a second history
+		}
+	case wire.KindEvidence:
+		err = w.hear(ctx, e)
+	}
+	if errors.Is(err, ErrEquivocation) {
+		w.tellAll(ctx, false)
+	}
+	return err
+}
+
+// follow takes a head that p announced: a bigger one is believed only with a proof
+// that the log extends what was seen of it before.
+func (w *Witness) follow(ctx context.Context, p wire.PeerID, h wire.Head) error {
+	best, known := w.Best(p)
+	var proof []wire.Digest
+	if known && best.Size < h.Size {
+		actx, cancel := context.WithTimeout(ctx, maxAsk)
+		defer cancel()
+		var err error
+		if proof, err = w.peers.Proof(actx, p, best.Size, h.Size); err != nil {
+			w.cfg.Logger.Debug("no proof", "of", p.Short(), "err", err)
+			return nil // it is asked for again with the next head
+		}
+	}
+	fresh, err := w.Offer(p, h, proof)
+	switch {
+	case errors.Is(err, ErrInconsistent):
+		return w.examine(ctx, p, err)
+	case err == nil && (fresh || known && h.Size < best.Size): // an old head: tell its owner what was seen
+		newest, _ := w.Best(p)
+		w.cosign(ctx, p, newest)
+	}
+	return err
+}
+
+// examine looks for evidence where a proof failed, which is only suspicion: the whole
+// log tells.
+func (w *Witness) examine(ctx context.Context, p wire.PeerID, why error) error {
+	actx, cancel := context.WithTimeout(ctx, 2*maxAsk)
+	defer cancel()
+	head, entries, err := w.peers.Entries(actx, p)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	if err := w.OfferLog(p, head, entries); err != nil {
+		return err
+	}
+	return why
+}
+
+// cosign sends a cosignature of p's newest head to its owner, unless one was sent a
+// moment ago.
+func (w *Witness) cosign(ctx context.Context, p wire.PeerID, head wire.Head) {
+	if w.Convicted(p) {
+		return
+	}
+	now := w.cfg.Now()
+	if at, ok := w.last[p]; ok && now.Sub(at) < cosignEvery {
+		return
+	}
+	b, err := w.Cosign(p, head)
+	if err != nil {
+		w.cfg.Logger.Warn("head not cosigned", "of", p.Short(), "err", err)
+		return
+	}
+	w.last[p] = now
+	w.mu.Lock()
+	if len(w.seen) < maxHeads {
+		w.seen[p] = wire.Seen{Peer: p, Size: head.Size, Root: head.Root}
+	}
+	w.mu.Unlock()
+	sealed := wire.Seal(w.cfg.Key, wire.KindCosign, w.cfg.Run, head.Size, &wire.Cosigned{Note: b}).Bytes()
+	w.attempt(ctx, time.Second, "cosignature not sent", func(ctx context.Context) error { return w.peers.Send(ctx, p, sealed) })
+}
