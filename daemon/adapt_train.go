@@ -2,10 +2,8 @@ package daemon
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/apiary-net/hived/elastic"
@@ -38,44 +36,6 @@ func (d *Daemon) newTrainer(g *wire.Genesis, data data.Set) (*trainer, error) {
 	return t, err
 }
 
-// stepped counts a step once it has taken its time, or ctx has ended.
-func (t *trainer) stepped(ctx context.Context) {
-	t.mu.Lock()
-	began := t.began
-	t.mu.Unlock()
-	if rest := t.pace - time.Since(began); rest > 0 {
-		timer := time.NewTimer(rest)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.steps++
-	t.began = time.Now()
-}
-
-// set notes when a step began; the zero time says that none is in progress.
-func (t *trainer) set(began time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.began = began
-}
-
-// done returns the local steps so far. Of the one in progress the part counts that
-// its pace tells.
-func (t *trainer) done() float64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := float64(t.steps)
-	if t.pace > 0 && !t.began.IsZero() {
-		n += min(1, float64(time.Since(t.began))/float64(t.pace))
-	}
-	return n
-}
-
 func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, error) {
 	defer t.count()()
 	u, err := t.Trainer.Train(ctx, train.Job{Round: j.Round, Spans: j.Spans, Batch: j.Batch, MaxSteps: j.Steps, LRScale: j.LRScale})
@@ -85,26 +45,4 @@ func (t *trainer) Train(ctx context.Context, j elastic.Job) (elastic.Update, err
 func (t *trainer) Gradient(ctx context.Context, spans []wire.Span, dst []float32) (float32, error) {
 	defer t.count()()
 	return t.Trainer.Gradient(ctx, spans, dst)
-}
-
-// count adds the CPU time of this thread, which does all the local work of a
-// trainer of one thread.
-func (t *trainer) count() func() {
-	runtime.LockOSThread()
-	t.set(time.Now())
-	began := threadCPU()
-	return func() {
-		t.set(time.Time{})
-		t.cpu.Add(int64(threadCPU() - began))
-		runtime.UnlockOSThread()
-	}
-}
-
-func threadCPU() time.Duration {
-	const rusageThread = 1
-	var u syscall.Rusage
-	if syscall.Getrusage(rusageThread, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

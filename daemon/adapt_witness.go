@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/wire"
 )
@@ -11,7 +12,7 @@ import (
 // witnessPeers makes a run's network the Witness's.
 type witnessPeers struct{ r *run }
 
-func (p witnessPeers) Member(id wire.PeerID) bool { return slices.Contains(p.r.net.roster(), id) }
+func (p witnessPeers) Member(id wire.PeerID) bool { return slices.Contains(p.r.net.List(), id) }
 
 func (p witnessPeers) Proof(ctx context.Context, of wire.PeerID, older, newer uint64) ([]wire.Digest, error) {
 	b, err := p.r.d.node.Pull(ctx, of, wire.Marshal(wire.Pull{Kind: wire.PullProof, Body: wire.Marshal(wire.ProofQuery{Run: p.r.id, Old: older, New: newer})}))
@@ -37,31 +38,13 @@ func (p witnessPeers) AnnounceHead(ctx context.Context, b []byte) error {
 
 // takeStatement gives what concerns a witness to the run's. It reports whether the
 // envelope is such.
-func (r *run) takeStatement(b []byte) bool {
-	e, err := wire.Open(b)
-	if err != nil || !ledger.Concerns(e.Kind) {
+func (r *run) takeStatement(e wire.Envelope) bool {
+	if !ledger.Concerns(e.Kind) {
 		return false
 	}
-	if !r.runner.Belongs(e.Sender) || e.Kind == wire.KindHead && !ledger.IsWitness(r.d.ID(), e.Sender, r.net.roster(), maxDirect) {
+	if !r.runner.Belongs(e.Sender) || e.Kind == wire.KindHead && !ledger.IsWitness(r.d.ID(), e.Sender, r.net.List(), gossip.MaxTold) {
 		return true // nothing is kept of strangers
 	}
 	r.witness.Take(e)
 	return true
-}
-
-// answerProof proves to another peer that the own log only grew.
-func (d *Daemon) answerProof(body []byte) ([]byte, error) {
-	q, err := wire.OpenQuery[wire.ProofQuery](body)
-	if err != nil {
-		return nil, err
-	}
-	r, err := d.runOf(q.Run)
-	if err != nil {
-		return nil, err
-	}
-	proof, err := r.log.ProveTree(q.Old, q.New)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Marshal(proof), nil
 }

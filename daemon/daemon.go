@@ -87,9 +87,9 @@ func (d *Daemon) open() error {
 		return exit.Fail(exit.Resource, err, "open the network")
 	}
 	d.metrics = newMetrics(d)
-	d.node.Handle(protoVote, 16<<10, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Vote(from, b) }) })
-	d.node.Handle(protoSlice, wire.MaxSlice, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.runner.Slice(from, b) }) })
-	d.node.Handle(protoSay, wire.MaxSaid, func(from wire.PeerID, b []byte) { d.eachRun(func(r *run) { r.said(from, b) }) })
+	d.node.Handle(protoVote, 16<<10, d.toRun(func(r *run, from wire.PeerID, b []byte) { r.runner.Vote(from, b) }))
+	d.node.Handle(protoSlice, wire.MaxSlice, d.toRun(func(r *run, from wire.PeerID, b []byte) { r.runner.Slice(from, b) }))
+	d.node.Handle(protoSay, wire.MaxSaid, d.toRun((*run).said))
 	d.node.Notify(func(p wire.PeerID, up bool) {
 		d.eachRun(func(r *run) { r.connected(p, up) })
 	})
@@ -241,6 +241,20 @@ func (d *Daemon) allRuns() []*run {
 		out = append(out, r)
 	}
 	return out
+}
+
+// toRun hands a message to the run that it names, if that is in progress here.
+func (d *Daemon) toRun(take func(r *run, from wire.PeerID, b []byte)) func(wire.PeerID, []byte) {
+	return func(from wire.PeerID, b []byte) {
+		id, ok := wire.RunOf(b)
+		if !ok {
+			d.node.Blame(from) // it is nothing that anybody may say
+			return
+		}
+		if r, err := d.runOf(id); err == nil {
+			take(r, from, b)
+		}
+	}
 }
 
 func (d *Daemon) eachRun(f func(*run)) {

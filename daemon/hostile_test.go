@@ -184,7 +184,7 @@ func TestStrangerOnEveryProtocol(t *testing.T) {
 	if _, err := bad.Dial(ctx, ps[1].addr()); err != nil {
 		t.Fatal(err)
 	}
-	topic, err := bad.Join("/hived/"+id.String()+"/1", func(wire.PeerID, []byte) gossip.Verdict { return gossip.Accept })
+	topic, err := bad.Join("/hived/"+id.String()+"/1", func(wire.PeerID, []byte) (any, gossip.Verdict) { return nil, gossip.Accept })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,3 +103,20 @@ func (s *RunStatus) addWitnesses(r *run) {
 		}
 	}
 }
+
+// answerProof proves to another peer that the own log only grew.
+func (d *Daemon) answerProof(body []byte) ([]byte, error) {
+	q, err := wire.OpenQuery[wire.ProofQuery](body)
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.runOf(q.Run)
+	if err != nil {
+		return nil, err
+	}
+	proof, err := r.log.ProveTree(q.Old, q.New)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Marshal(proof), nil
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/decide"
@@ -194,26 +195,28 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	if err != nil {
 		return exit.Fail(exit.Integrity, err, "open the heads of others' logs")
 	}
-	r.net = &runNet{node: d.node}
+	r.net = &runNet{Members: gossip.NewMembers(d.node, protoSay), node: d.node}
 	r.witness = ledger.NewWitness(heads, r.log, witnessPeers{r})
-	agree := NewAgreement(r.id, d.key, func(slot []byte) []byte {
+	agree := gpbft.NewAgreement(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: func(slot []byte) []byte {
 		b, err := kv.Get(append([]byte("slot/"), slot...))
 		if err != nil {
 			return nil
 		}
 		return b
-	}, d.log)
+	}})
 	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
 		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: r.witness, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
 	if err != nil {
 		return exit.Fail(exit.Incompatible, err, "take part in run %s", r.genesis.Name)
 	}
-	r.net.topic, err = d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) gossip.Verdict {
-		return verdict(r.runner.Check(b))
+	topic, err := d.node.Join("/hived/"+r.id.String()+"/1", func(_ wire.PeerID, b []byte) (any, gossip.Verdict) {
+		e, v := r.runner.Judge(b)
+		return e, verdict(v)
 	})
 	if err != nil {
 		return exit.Fail(exit.Failed, err, "join the run's topic")
 	}
+	r.net.Subscribe(topic)
 	return nil
 }
 
@@ -229,12 +232,12 @@ func (r *run) main(ctx context.Context) {
 		defer wg.Done()
 		for {
 			select {
-			case m, ok := <-r.net.topic.Inbox():
+			case m, ok := <-r.net.Topic().Inbox():
 				if !ok {
 					return
 				}
-				if !r.takeStatement(m.Data) {
-					r.runner.Hear(ctx, m.Data)
+				if e := m.Checked.(wire.Envelope); !r.takeStatement(e) {
+					r.runner.Hear(ctx, e)
 				}
 			case <-ctx.Done():
 				return
@@ -257,12 +260,12 @@ func (r *run) main(ctx context.Context) {
 // said takes an announcement that came directly; whoever sends what is provably
 // bad is blamed, as on the topic.
 func (r *run) said(from wire.PeerID, b []byte) {
-	switch r.runner.Check(b) {
+	switch e, v := r.runner.Judge(b); v {
 	case decide.Accept:
-		if !r.takeStatement(b) {
+		if !r.takeStatement(e) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			r.runner.Hear(ctx, b)
+			r.runner.Hear(ctx, e)
 		}
 	case decide.Reject:
 		r.d.node.Blame(from)
@@ -286,8 +289,8 @@ func (r *run) connected(p wire.PeerID, up bool) {
 
 func (r *run) close() {
 	var errs []error
-	if r.net != nil && r.net.topic != nil {
-		errs = append(errs, r.net.topic.Leave())
+	if r.net != nil && r.net.Topic() != nil {
+		errs = append(errs, r.net.Topic().Leave())
 	}
 	if r.bodies != nil {
 		errs = append(errs, r.bodies.Close())

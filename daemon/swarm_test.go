@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/apiary-net/hived/daemon/exit"
-	"github.com/apiary-net/hived/gossip"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/ledger/proof"
 	"github.com/apiary-net/hived/wire"
@@ -114,6 +113,19 @@ func forkedLog(ctx context.Context, t *testing.T, a, b *Daemon, cb *Client, run 
 		}
 		if len(s.Convicted) == 1 && s.Convicted[0] != a.ID().String() {
 			t.Fatalf("%v is convicted", s.Convicted)
+		}
+	}
+	rb, err := b.runOf(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for entered := false; !entered; { // what is found is kept first, then entered in the log
+		err := rb.log.Read(0, rb.log.Head().Size, func(_ []byte, e wire.EntryBody) error {
+			entered = entered || e.Kind == wire.EntryEvidence
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "export")
@@ -227,13 +239,5 @@ func write(t *testing.T, path string, b []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// What a receiver would punish is not sent: who needs it pulls it.
-func TestTellTooBig(t *testing.T) {
-	n := &runNet{}
-	if err := n.Tell(t.Context(), []wire.PeerID{wire.NewKey().Peer()}, make([]byte, wire.MaxSaid+1)); !errors.Is(err, gossip.ErrTooBig) {
-		t.Fatalf("gives %v", err)
 	}
 }

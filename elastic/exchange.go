@@ -14,14 +14,9 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// Check judges the bytes of an announcement that a peer forwarded. It may be
-// called concurrently and keeps nothing.
-func (r *Runner) Check(b []byte) decide.Verdict {
-	_, v := r.judge(b)
-	return v
-}
-
-func (r *Runner) judge(b []byte) (wire.Envelope, decide.Verdict) {
+// Judge opens an announcement and says what is to be done with it. It may be called
+// concurrently and keeps nothing.
+func (r *Runner) Judge(b []byte) (wire.Envelope, decide.Verdict) {
 	e, err := wire.OpenBlock(b)
 	if err != nil || len(b) > wire.MaxSaid || len(b) > wire.MaxMessage && e.Kind != wire.KindProposal && e.Kind != wire.KindGroupCut {
 		return e, decide.Reject
@@ -33,18 +28,14 @@ func (r *Runner) judge(b []byte) (wire.Envelope, decide.Verdict) {
 	return e, v
 }
 
-// Hear takes an announcement. What Check does not accept is dropped. It blocks
-// while the run's queue is full.
-func (r *Runner) Hear(ctx context.Context, b []byte) {
-	if e, v := r.judge(b); v == decide.Accept {
-		r.post(ctx, decide.Heard{Env: e})
-	}
-}
+// Hear takes an announcement that Judge has accepted. It blocks while the run's queue
+// is full.
+func (r *Runner) Hear(ctx context.Context, e wire.Envelope) { r.post(ctx, decide.Heard{Env: e}) }
 
-// Offer is Hear for a caller that cannot wait: while the queue is full an
-// announcement is lost, and pulled later. It returns what Check does.
+// Offer is Judge and Hear for a caller that cannot wait: while the queue is full an
+// announcement is lost, and pulled later. It returns what Judge does.
 func (r *Runner) Offer(b []byte) decide.Verdict {
-	e, v := r.judge(b)
+	e, v := r.Judge(b)
 	if v == decide.Accept {
 		_ = r.events.try(decide.Heard{Env: e})
 	}

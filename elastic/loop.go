@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/wire"
 )
 
 // Run takes part until ctx ends or the peer must stop.
@@ -88,7 +89,7 @@ func (r *Runner) takeIn() (took bool, err error) {
 	}
 	if env, ok := r.votes.take(); ok {
 		took = true
-		if err := r.agree(AgreeEvent{Vote: &env}); err != nil {
+		if err := r.agree(wire.EngineVote{Env: env}); err != nil {
 			return took, err
 		}
 		r.queue = append(r.queue, decide.Tick{})
@@ -120,7 +121,7 @@ func (r *Runner) takeDue() (due bool, err error) {
 		r.queue = append(r.queue, decide.Tick{})
 	}
 	if passed(&r.alarmAt) {
-		if err := r.agree(AgreeEvent{Alarm: true}); err != nil {
+		if err := r.agree(wire.EngineAlarm{}); err != nil {
 			return due, err
 		}
 	}

@@ -105,7 +105,7 @@ type Log interface {
 // Agreement decides records; consensus implements it. Calls are serialised.
 type Agreement interface {
 	// Step runs the engine.
-	Step(now time.Time, ev AgreeEvent) []AgreeCommand
+	Step(now time.Time, ev wire.EngineEvent) []wire.EngineCommand
 	// Final tells which record an instance decided; nil for a base decision.
 	// The start record is told with instance 0 before all others.
 	Final(instance uint64, r *wire.Record)
@@ -117,28 +117,4 @@ type Agreement interface {
 	Held(instance uint64) uint64
 	// Verify checks a certificate against the table of its instance.
 	Verify(c *wire.Cert) error
-}
-
-// AgreeEvent is one event of the engine: exactly one field is set.
-type AgreeEvent struct {
-	Start       *AgreeStart
-	Vote        *wire.Envelope
-	Alarm       bool
-	Rebroadcast bool
-}
-
-// AgreeStart begins an instance on a base; without a proposal for the base alone.
-type AgreeStart struct {
-	Instance       uint64
-	Base, Proposal *wire.Record
-}
-
-// AgreeCommand is one command of the engine: exactly one field is set.
-type AgreeCommand struct {
-	Persist [][2][]byte // durable before any later command of the batch
-	Vote    []byte      // body of a vote of Instance, to every voter
-	Alarm   time.Time
-	Cert    *wire.Cert
-
-	Instance uint64
 }

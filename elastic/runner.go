@@ -258,9 +258,9 @@ func (r *Runner) do(c decide.Command) error {
 		r.spawn(func() { r.fetchGroup(r.ctx, c) })
 	case decide.StartInstance:
 		r.startedAt = r.env.Now()
-		return r.agree(AgreeEvent{Start: &AgreeStart{Instance: c.Instance, Base: c.Base, Proposal: c.Proposal}})
+		return r.agree(r.engineStart(c))
 	case decide.Rebroadcast:
-		return r.agree(AgreeEvent{Rebroadcast: true})
+		return r.agree(wire.EngineRebroadcast{})
 	case decide.Apply:
 		return r.jobs.put(r.ctx, Forever, func(ctx context.Context) { r.work.apply(ctx, c) })
 	case decide.Connect:
@@ -397,31 +397,41 @@ func (r *Runner) lastHave(kind wire.Kind, round uint64) *wire.Have {
 	return &h
 }
 
+// engineStart is what the engine begins an instance with.
+func (r *Runner) engineStart(c decide.StartInstance) wire.EngineStart {
+	s := wire.EngineStart{Instance: c.Instance, Base: wire.TipOf(c.Base), Table: r.cfg.Agree.Table(c.Instance)}
+	if c.Proposal != nil {
+		t := wire.TipOf(c.Proposal)
+		s.Proposal = &t
+	}
+	return s
+}
+
 // agree runs the engine and executes its commands in order.
-func (r *Runner) agree(ev AgreeEvent) error {
+func (r *Runner) agree(ev wire.EngineEvent) error {
 	for _, c := range r.cfg.Agree.Step(r.env.Now(), ev) {
-		switch {
-		case c.Persist != nil:
-			if err := r.cfg.KV.Apply(c.Persist, nil, true); err != nil {
+		switch c := c.(type) {
+		case wire.EnginePersist:
+			if err := r.cfg.KV.Apply([][2][]byte{{append([]byte(slotPrefix), c.Slot...), c.Value}}, nil, true); err != nil {
 				return fmt.Errorf("persist vote: %w", err)
 			}
-		case c.Vote != nil:
+		case wire.EngineSend:
 			r.sendVote(c)
-		case c.Cert != nil:
+		case wire.EngineDecide:
 			if !r.startedAt.IsZero() {
 				r.decideIn = r.env.Now().Sub(r.startedAt)
 			}
-			r.queue = append(r.queue, decide.Decided{Cert: *c.Cert})
-		default:
-			r.alarmAt = c.Alarm
+			r.queue = append(r.queue, decide.Decided{Cert: c.Cert})
+		case wire.EngineSetAlarm:
+			r.alarmAt = c.At
 		}
 	}
 	return r.drain()
 }
 
 // sendVote gives a vote to every other voter over direct streams.
-func (r *Runner) sendVote(c AgreeCommand) {
-	b := wire.Seal(r.cfg.Key, wire.KindVote, r.cfg.Run, c.Instance, c.Vote).Bytes()
+func (r *Runner) sendVote(c wire.EngineSend) {
+	b := wire.Seal(r.cfg.Key, wire.KindVote, r.cfg.Run, c.Instance, c.Body).Bytes()
 	for _, v := range r.cfg.Agree.Table(c.Instance) {
 		if v.Peer == r.self {
 			continue

@@ -48,7 +48,13 @@ const (
 type Message struct {
 	From wire.PeerID // who published it; the network has checked that
 	Data []byte      // the receiver's own
+	// Checked is what the topic's check made of Data.
+	Checked any
 }
+
+// Check says what is to be done with a message, and hands what it made of it to the
+// receiver, so that nothing is decoded twice.
+type Check func(from wire.PeerID, b []byte) (made any, v Verdict)
 
 // Topic is one joined topic.
 type Topic struct {
@@ -120,7 +126,7 @@ func (o ourTopics) FilterIncomingSubscriptions(_ peer.ID, subs []*pb.RPC_SubOpts
 // check sees every message of others before it is delivered or forwarded; it is
 // called concurrently and should take milliseconds. One topic can be joined once
 // at a time.
-func (n *Node) Join(topic string, check func(from wire.PeerID, b []byte) Verdict) (*Topic, error) {
+func (n *Node) Join(topic string, check Check) (*Topic, error) {
 	if !(ourTopics{}).CanSubscribe(topic) {
 		return nil, fmt.Errorf("join topic %q: want %s and at most %d bytes", topic, TopicPrefix, maxTopicName)
 	}
@@ -155,7 +161,7 @@ func (t *Topic) open() (err error) {
 }
 
 // validator asks check about messages of others.
-func (n *Node) validator(check func(wire.PeerID, []byte) Verdict) pubsub.ValidatorEx {
+func (n *Node) validator(check Check) pubsub.ValidatorEx {
 	self := n.host.ID()
 	return func(_ context.Context, via peer.ID, m *pubsub.Message) (r pubsub.ValidationResult) {
 		if via == self {
@@ -170,7 +176,9 @@ func (n *Node) validator(check func(wire.PeerID, []byte) Verdict) pubsub.Validat
 		}
 		r = pubsub.ValidationIgnore
 		err = guard(func() error {
-			r = map[Verdict]pubsub.ValidationResult{Accept: pubsub.ValidationAccept, Reject: pubsub.ValidationReject, Ignore: pubsub.ValidationIgnore}[check(from, m.Data)]
+			made, v := check(from, m.Data)
+			m.ValidatorData = made
+			r = map[Verdict]pubsub.ValidationResult{Accept: pubsub.ValidationAccept, Reject: pubsub.ValidationReject, Ignore: pubsub.ValidationIgnore}[v]
 			return nil
 		})
 		if err != nil {
@@ -192,7 +200,7 @@ func (t *Topic) deliver(m *pubsub.Message) bool {
 	defer t.mu.Unlock()
 	for !t.left {
 		select {
-		case t.inbox <- Message{From: from, Data: bytes.Clone(m.Data)}:
+		case t.inbox <- Message{From: from, Data: bytes.Clone(m.Data), Checked: m.ValidatorData}:
 			return false
 		default:
 		}

@@ -17,9 +17,9 @@ import (
 
 const testTopic = "/hived/test/1"
 
-func acceptAll(wire.PeerID, []byte) Verdict { return Accept }
+func acceptAll(wire.PeerID, []byte) (any, Verdict) { return nil, Accept }
 
-func join(t *testing.T, n *running, check func(wire.PeerID, []byte) Verdict) *Topic {
+func join(t *testing.T, n *running, check Check) *Topic {
 	t.Helper()
 	tp, err := n.Join(testTopic, check)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestInboxDropsOldest(t *testing.T) {
 	b := startNode(t, bootstrap(a))
 	waitPeers(t, 1, a, b)
 	seen := make(chan struct{}, 2*inboxLen)
-	ta, tb := join(t, a, acceptAll), join(t, b, func(wire.PeerID, []byte) Verdict { seen <- struct{}{}; return Accept })
+	ta, tb := join(t, a, acceptAll), join(t, b, func(wire.PeerID, []byte) (any, Verdict) { seen <- struct{}{}; return nil, Accept })
 	eventually(t, "subscribed", func() bool { return ta.Peers() == 1 })
 	const n = inboxLen + 100
 	for i := range n {
@@ -114,17 +114,17 @@ func TestInboxDropsOldest(t *testing.T) {
 // disconnected and kept out, others are heard. Ignored messages harm nobody.
 func TestFlood(t *testing.T) {
 	var rejected atomic.Int64
-	check := func(_ wire.PeerID, b []byte) Verdict {
+	check := func(_ wire.PeerID, b []byte) (any, Verdict) {
 		switch b[0] {
 		case 'r':
 			rejected.Add(1)
-			return Reject
+			return nil, Reject
 		case 'i':
-			return Ignore
+			return nil, Ignore
 		case 'p':
 			panic("a check that fails")
 		}
-		return Accept
+		return nil, Accept
 	}
 	a := startNode(t)
 	good := startNode(t, bootstrap(a))

@@ -204,6 +204,12 @@ func TestCheckCosigned(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if same, known := tree.Holds(6, other.Head().Root); same || !known {
+		t.Errorf("another history is held: %v, %v", same, known)
+	}
+	if _, known := tree.Holds(9, l.Head().Root); known {
+		t.Error("a longer log is known")
+	}
 	short, err := ReadLog(export(t, other), testRun, owner.Peer(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -45,11 +45,20 @@ func (t *Tree) CheckCosigned(cosigned []byte, witness wire.PeerID) error {
 	if h.Size > t.Head.Size {
 		return fmt.Errorf("%s saw %d entries, the log has %d", witness, h.Size, t.Head.Size)
 	}
-	root, err := t.v.rootAt(h.Size)
-	if err == nil && root != h.Root {
-		err = fmt.Errorf("%s saw other entries than the first %d of the log", witness, h.Size)
+	if same, _ := t.Holds(h.Size, h.Root); !same {
+		return fmt.Errorf("%s saw other entries than the first %d of the log", witness, h.Size)
 	}
-	return err
+	return nil
+}
+
+// Holds reports whether the log begins with size entries of a root; known is false
+// for a log that is shorter.
+func (t *Tree) Holds(size uint64, root wire.Digest) (same, known bool) {
+	if size > t.Head.Size {
+		return false, false
+	}
+	have, err := t.v.rootAt(size)
+	return err == nil && have == root, true
 }
 
 // ReadLog is VerifyLog that returns what was read.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/elastic/rules"
@@ -195,7 +195,7 @@ func (m *Mem) Start(ctx context.Context, i int) (*MemNode, error) {
 		return b
 	}
 	log := m.cfg.Logger.With("peer", key.Peer().Short())
-	n.agree = daemon.NewAgreement(m.Run, key, slot, log)
+	n.agree = gpbft.NewAgreement(gpbft.Config{Key: key, Run: m.Run, Slot: slot, Logger: log})
 	r, err := elastic.New(elastic.Config{Genesis: &m.Genesis, Run: m.Run, Key: key, Trainer: &memTrainer{n: n, m: &simModel{cfg: ModelConfig{Kind: "quadratic", LR: 0.1}, schema: m.schema}}, Net: n, KV: n.kv,
 		Bodies: n.bodies, States: n.states, Log: memLog{}, Agree: n.agree, DataRoot: m.root, Observe: n.observe, Logger: log,
 		Rand: rand.New(rand.NewPCG(m.cfg.Seed, uint64(i)))})
@@ -328,8 +328,8 @@ func (n *MemNode) Version(ctx context.Context) (elastic.Snapshot, error) { retur
 func (n *MemNode) Announce(b []byte) {
 	for _, o := range n.mem.others(n) {
 		time.AfterFunc(n.mem.cfg.Delay, func() {
-			if o.Running() && o.Runner.Check(b) == decide.Accept {
-				o.Runner.Hear(context.Background(), b)
+			if e, v := o.Runner.Judge(b); v == decide.Accept && o.Running() {
+				o.Runner.Hear(context.Background(), e)
 			}
 		})
 	}

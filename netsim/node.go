@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/apiary-net/hived/daemon"
+	"github.com/apiary-net/hived/consensus/gpbft"
 	"github.com/apiary-net/hived/elastic"
 	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/ledger"
@@ -108,7 +108,7 @@ func (n *Node) Start() error {
 		sw.check.fail(CheckLogs, "peer %d starts with %d entries, %d were acknowledged", n.Index, got, want)
 	}
 	sw.check.durable(n)
-	agree := daemon.NewAgreement(sw.Run, n.Key, slot, log)
+	agree := gpbft.NewAgreement(gpbft.Config{Key: n.Key, Run: sw.Run, Slot: slot, Logger: log})
 	lf.runner, err = elastic.New(elastic.Config{Genesis: &sw.Genesis, Run: sw.Run, Key: n.Key, Trainer: sw.model.trainer(n, lf), Net: lf, KV: kv,
 		Bodies: lifeBlocks{lf, n.disk.bodies}, States: lifeBlocks{lf, n.disk.states}, Log: lf, Agree: agree, DataRoot: sw.root,
 		Observe: lf.observe, Logger: log, Env: env, Plans: sw.plans, Rand: rand.New(rand.NewPCG(sw.cfg.Seed, uint64(n.Index)<<16+uint64(n.lives)))})

@@ -141,5 +141,24 @@ func open(b []byte, limit int) (Envelope, error) {
 	return e, nil
 }
 
+// RunOf returns the run that an encoded envelope or Slice says it is of, without
+// checking anything else; false where there is none.
+func RunOf(b []byte) (RunID, bool) {
+	switch {
+	case len(b) > 3 && b[0] == 0x87 && b[1] == 1 && b[2] < 0x18: // version 1, a small kind
+		b = b[3:]
+	case len(b) > 4 && b[0] == 0x87 && b[1] == 1 && b[2] == 0x18:
+		b = b[4:]
+	case len(b) > 1 && b[0] == 0x86: // of a Slice the run is the first
+		b = b[1:]
+	default:
+		return RunID{}, false
+	}
+	if len(b) < 34 || b[0] != 0x58 || b[1] != 32 {
+		return RunID{}, false
+	}
+	return RunID(b[2:34]), true
+}
+
 // Decode reads the body into v, the noun that e.Kind names.
 func (e Envelope) Decode(v any) error { return Unmarshal(e.Body, v, MaxBlock) }

@@ -115,3 +115,23 @@ func TestOpenGenesis(t *testing.T) {
 		t.Error("admission")
 	}
 }
+
+// What RunOf reads without checking is what Open and decoding find.
+func TestRunOf(t *testing.T) {
+	run := Sum([]byte("run"))
+	for _, kind := range []Kind{KindReady, KindVote, KindCosign, 200} {
+		e := Seal(keyN(1), kind, run, 7, &Ready{Version: ManifestCID(nil)})
+		if got, ok := RunOf(e.Bytes()); !ok || got != run {
+			t.Errorf("kind %d: run %s, %v", kind, got.Short(), ok)
+		}
+	}
+	if got, ok := RunOf(Marshal(Slice{Run: run, Round: 3, Data: []byte{1}})); !ok || got != run {
+		t.Errorf("slice: run %s, %v", got.Short(), ok)
+	}
+	b := Marshal(Slice{Run: run})
+	for n := range 36 {
+		if _, ok := RunOf(b[:n]); ok && n < 35 {
+			t.Errorf("%d bytes name a run", n)
+		}
+	}
+}

@@ -69,18 +69,18 @@ func (e *Engine) Instance() (uint64, bool) {
 }
 
 // Step implements consensus.Engine.
-func (e *Engine) Step(now time.Time, ev consensus.Event) []consensus.Command {
+func (e *Engine) Step(now time.Time, ev wire.EngineEvent) []wire.EngineCommand {
 	switch ev := ev.(type) {
-	case consensus.Start:
+	case wire.EngineStart:
 		e.begin(now, ev)
-	case consensus.Message:
+	case wire.EngineVote:
 		e.receive(now, ev.Env)
-	case consensus.Alarm:
+	case wire.EngineAlarm:
 		if e.run != nil {
 			e.run.now = now
 			e.run.fail(e.run.part.ReceiveAlarm(context.Background()))
 		}
-	case consensus.Rebroadcast:
+	case wire.EngineRebroadcast:
 		if e.run != nil {
 			e.run.again()
 		}
@@ -89,7 +89,7 @@ func (e *Engine) Step(now time.Time, ev consensus.Event) []consensus.Command {
 }
 
 // begin abandons the running instance and starts another.
-func (e *Engine) begin(now time.Time, st consensus.Start) {
+func (e *Engine) begin(now time.Time, st wire.EngineStart) {
 	e.next = st.Instance + 1
 	e.run = nil
 	in, err := newInstance(e, now, st)
@@ -160,7 +160,7 @@ func (e *Engine) Held(instance uint64, table wire.Table) uint64 {
 }
 
 // finish collects the running instance's commands and closes it if it decided.
-func (e *Engine) finish() []consensus.Command {
+func (e *Engine) finish() []wire.EngineCommand {
 	in := e.run
 	if in == nil {
 		return nil
@@ -171,10 +171,10 @@ func (e *Engine) finish() []consensus.Command {
 	if in.decided != nil {
 		e.adapt(in)
 		e.run = nil
-		return append(out, consensus.Decide{Cert: *in.decided})
+		return append(out, wire.EngineDecide{Cert: *in.decided})
 	}
 	if in.alarm != nil {
-		out = append(out, consensus.SetAlarm{At: *in.alarm})
+		out = append(out, wire.EngineSetAlarm{At: *in.alarm})
 		in.alarm = nil
 	}
 	return out
@@ -195,7 +195,7 @@ func (e *Engine) adapt(in *instance) {
 // instance is one run of go-f3's participant; it implements gpbft.Host.
 type instance struct {
 	e       *Engine
-	start   consensus.Start
+	start   wire.EngineStart
 	part    *gpbft.Participant
 	pt      *gpbft.PowerTable
 	rank    gpbft.ActorID
@@ -205,13 +205,13 @@ type instance struct {
 	told    map[wire.PeerID]int // new tips that each voter has named, at most maxTold
 	sent    map[gpbft.Instant][]byte
 	own     []*gpbft.GMessage // to be delivered to ourselves
-	persist []consensus.Command
-	sends   []consensus.Command
+	persist []wire.EngineCommand
+	sends   []wire.EngineCommand
 	alarm   *time.Time
 	decided *wire.Cert
 }
 
-func newInstance(e *Engine, now time.Time, st consensus.Start) (*instance, error) {
+func newInstance(e *Engine, now time.Time, st wire.EngineStart) (*instance, error) {
 	pt, err := powerTable(st.Table)
 	if err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func (in *instance) again() {
 		return bytes.Compare(slotOf(a.ID, a.Round, uint64(a.Phase), 0), slotOf(b.ID, b.Round, uint64(b.Phase), 0))
 	})
 	for _, i := range instants {
-		in.sends = append(in.sends, consensus.Send{Instance: in.start.Instance, Body: in.sent[i]})
+		in.sends = append(in.sends, wire.EngineSend{Instance: in.start.Instance, Body: in.sent[i]})
 	}
 }
 
@@ -345,8 +345,8 @@ func (in *instance) RequestBroadcast(mb *gpbft.MessageBuilder) error {
 		return nil
 	}
 	body := wire.Marshal(in.tips.vote(m))
-	in.persist = append(in.persist, consensus.Persist{Slot: slot, Value: p})
-	in.sends = append(in.sends, consensus.Send{Instance: m.Vote.Instance, Body: body})
+	in.persist = append(in.persist, wire.EnginePersist{Slot: slot, Value: p})
+	in.sends = append(in.sends, wire.EngineSend{Instance: m.Vote.Instance, Body: body})
 	in.sent[gpbft.Instant{ID: m.Vote.Instance, Round: m.Vote.Round, Phase: m.Vote.Phase}] = body
 	in.own = append(in.own, m)
 	return nil
@@ -354,7 +354,7 @@ func (in *instance) RequestBroadcast(mb *gpbft.MessageBuilder) error {
 
 func (in *instance) RequestRebroadcast(at gpbft.Instant) error {
 	if body, ok := in.sent[at]; ok {
-		in.sends = append(in.sends, consensus.Send{Instance: at.ID, Body: body})
+		in.sends = append(in.sends, wire.EngineSend{Instance: at.ID, Body: body})
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiary-net/hived/consensus"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -43,7 +42,7 @@ type event struct {
 	at    time.Time
 	seq   int
 	to    int
-	ev    consensus.Event
+	ev    wire.EngineEvent
 	alarm int
 }
 
@@ -90,35 +89,35 @@ func (n *node) restart() {
 	n.eng = New(Config{Key: n.key, Run: n.sw.run, Slot: func(b []byte) []byte { return n.slots[string(b)] }})
 }
 
-func (s *swarm) push(at time.Time, to int, ev consensus.Event, alarm int) {
+func (s *swarm) push(at time.Time, to int, ev wire.EngineEvent, alarm int) {
 	s.seq++
 	heap.Push(&s.queue, event{at, s.seq, to, ev, alarm})
 }
 
-func (n *node) step(ev consensus.Event) {
+func (n *node) step(ev wire.EngineEvent) {
 	s := n.sw
 	for _, c := range n.eng.Step(s.now, ev) {
 		switch c := c.(type) {
-		case consensus.Persist:
+		case wire.EnginePersist:
 			if old, ok := n.slots[string(c.Slot)]; ok && string(old) != string(c.Value) {
 				s.t.Fatalf("node %d signs slot %x twice", n.id, c.Slot)
 			}
 			n.slots[string(c.Slot)] = c.Value
-		case consensus.Send:
+		case wire.EngineSend:
 			env := wire.Seal(n.key, wire.KindVote, s.run, c.Instance, c.Body)
 			for i, o := range s.nodes {
 				if i != n.id && !o.dead && s.rng.Float64() >= s.loss {
-					s.push(s.now.Add(s.lo+time.Duration(s.rng.Int63n(int64(s.hi)))), i, consensus.Message{Env: env}, 0)
+					s.push(s.now.Add(s.lo+time.Duration(s.rng.Int63n(int64(s.hi)))), i, wire.EngineVote{Env: env}, 0)
 				}
 			}
-		case consensus.SetAlarm:
+		case wire.EngineSetAlarm:
 			n.alarm++
 			at := c.At
 			if at.Before(s.now) {
 				at = s.now
 			}
-			s.push(at, n.id, consensus.Alarm{}, n.alarm)
-		case consensus.Decide:
+			s.push(at, n.id, wire.EngineAlarm{}, n.alarm)
+		case wire.EngineDecide:
 			n.certs = append(n.certs, c.Cert)
 		}
 	}
@@ -131,7 +130,7 @@ func (s *swarm) until(done func() bool) bool {
 		e := heap.Pop(&s.queue).(event)
 		s.now = e.at
 		n := s.nodes[e.to]
-		if _, ok := e.ev.(consensus.Alarm); ok && e.alarm != n.alarm {
+		if _, ok := e.ev.(wire.EngineAlarm); ok && e.alarm != n.alarm {
 			continue
 		}
 		if n.dead {
@@ -154,7 +153,7 @@ func (s *swarm) decide(instance uint64, base wire.Tip, proposal func(i int) *wir
 	for i, n := range s.nodes {
 		want[i] = len(n.certs) + 1
 		if !n.dead {
-			n.step(consensus.Start{Instance: instance, Base: base, Proposal: proposal(i), Table: n.table})
+			n.step(wire.EngineStart{Instance: instance, Base: base, Proposal: proposal(i), Table: n.table})
 		}
 	}
 	ok := s.until(func() bool {
@@ -295,14 +294,14 @@ func TestRestartNeverSignsTwice(t *testing.T) {
 	a, b := tip(1, "A"), tip(1, "B")
 	base := tip(0, "A")
 	n := s.nodes[2]
-	n.step(consensus.Start{Instance: 0, Base: base, Proposal: &a, Table: n.table})
+	n.step(wire.EngineStart{Instance: 0, Base: base, Proposal: &a, Table: n.table})
 	before := len(n.slots)
 	if before == 0 {
 		t.Fatal("nothing was signed")
 	}
 	n.restart()
 	// The new life holds another proposal: step fails the test if a slot changes.
-	n.step(consensus.Start{Instance: 0, Base: base, Proposal: &b, Table: n.table})
+	n.step(wire.EngineStart{Instance: 0, Base: base, Proposal: &b, Table: n.table})
 	for _, c := range s.decide(0, base, func(i int) *wire.Tip {
 		if i == 2 {
 			return &b
@@ -339,8 +338,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 func FuzzVote(f *testing.F) {
 	f.Add([]byte{0x85})
 	s := newSwarm(&testing.T{}, []uint32{1}, 1, 1)
-	for _, c := range s.nodes[0].eng.Step(s.now, consensus.Start{Base: tip(0, "A"), Table: s.nodes[0].table}) {
-		if c, ok := c.(consensus.Send); ok {
+	for _, c := range s.nodes[0].eng.Step(s.now, wire.EngineStart{Base: tip(0, "A"), Table: s.nodes[0].table}) {
+		if c, ok := c.(wire.EngineSend); ok {
 			f.Add(c.Body)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 )
 
 // lie is a vote of node n over any chain, as one gets that signs without asking.
-func (s *swarm) lie(n *node, instance, round uint64, chain ...wire.Tip) consensus.Message {
+func (s *swarm) lie(n *node, instance, round uint64, chain ...wire.Tip) wire.EngineVote {
 	v := wire.Vote{Rank: uint32(n.id), Sig: make([]byte, 64), Vote: wire.VotePayload{Instance: instance, Round: round, Phase: 1, Chain: chain}}
-	return consensus.Message{Env: wire.Seal(n.key, wire.KindVote, s.run, instance, wire.Marshal(v))}
+	return wire.EngineVote{Env: wire.Seal(n.key, wire.KindVote, s.run, instance, wire.Marshal(v))}
 }
 
 // A voter that names known tips under other round numbers, and many that do not
@@ -45,7 +45,7 @@ func TestLyingTipsAreHarmless(t *testing.T) {
 func TestKnownTipsStay(t *testing.T) {
 	s := newSwarm(t, []uint32{1, 1, 1, 1}, time.Millisecond, time.Millisecond)
 	n, base, next := s.nodes[0], tip(0, "A"), tip(1, "A")
-	n.step(consensus.Start{Instance: 0, Base: base, Proposal: &next, Table: n.table})
+	n.step(wire.EngineStart{Instance: 0, Base: base, Proposal: &next, Table: n.table})
 	wrong, wrongNext := base, next
 	wrong.Round, wrongNext.Round = 99, 98
 	n.step(s.lie(s.nodes[3], 0, 0, wrong, wrongNext))

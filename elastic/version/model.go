@@ -255,6 +255,12 @@ func CheckWindowBody(h *wire.Header, index []byte) (*wire.WindowBody, error) {
 // those that want names. got receives every block; it must keep a copy if it
 // keeps the bytes.
 func (m *Model) FetchBody(ctx context.Context, h *wire.Header, want func(part int) bool, get GetBlock, got func(id wire.CID, b []byte)) (*wire.Body, error) {
+	scratch := make([]float32, m.g.PartValues)
+	return m.fetchBody(ctx, h, want, get, func(i int, ref wire.PartRef, b []byte) error { return m.CheckPart(i, ref, b, scratch) }, got)
+}
+
+// fetchBody is FetchBody with another check of parts.
+func (m *Model) fetchBody(ctx context.Context, h *wire.Header, want func(part int) bool, get GetBlock, check func(i int, ref wire.PartRef, b []byte) error, got func(id wire.CID, b []byte)) (*wire.Body, error) {
 	var index []byte
 	err := get(ctx, []wire.CID{h.Body}, func(_ wire.CID, b []byte) error {
 		index = bytes.Clone(b)
@@ -280,11 +286,10 @@ func (m *Model) FetchBody(ctx context.Context, h *wire.Header, want func(part in
 		}
 		at[id] = append(at[id], i)
 	}
-	scratch := make([]float32, m.g.PartValues)
 	var refused error
 	err = get(ctx, ids, func(id wire.CID, b []byte) error {
 		for _, i := range at[id] {
-			if err := m.CheckPart(i, body.Parts[i], b, scratch); err != nil {
+			if err := check(i, body.Parts[i], b); err != nil {
 				refused = err
 				return err
 			}

@@ -20,7 +20,8 @@ func (m *Model) MergeHeaders(ctx context.Context, headers []rules.CountedHeader,
 	var nonces []byte
 	blocks := map[wire.CID][]byte{}
 	for _, ch := range headers {
-		body, err := m.FetchBody(ctx, &ch.Header, nil, from(ch.Env.Sender), func(id wire.CID, b []byte) { blocks[id] = bytes.Clone(b) })
+		unchecked := func(int, wire.PartRef, []byte) error { return nil } // Merge decodes and checks each part
+		body, err := m.fetchBody(ctx, &ch.Header, nil, from(ch.Env.Sender), unchecked, func(id wire.CID, b []byte) { blocks[id] = bytes.Clone(b) })
 		if err != nil {
 			return nil, wire.Digest{}, fmt.Errorf("contribution of %s: %w", ch.Env.Sender.Short(), err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/apiary-net/hived/ledger"
@@ -12,6 +13,7 @@ import (
 
 // logs checks every log, and that each counted header of a peer stands in it.
 func (e *exported) logs() error {
+	trees, seen := map[wire.PeerID]*ledger.Tree{}, map[wire.PeerID][]wire.Seen{}
 	for _, seat := range e.recs[len(e.recs)-1].Roster {
 		name := "logs/" + seat.Peer.String()
 		sub, err := fs.Sub(e.dir, name)
@@ -39,12 +41,14 @@ func (e *exported) logs() error {
 		if err := e.cosigned(seat.Peer, tree); err != nil {
 			return err
 		}
+		trees[seat.Peer], seen[seat.Peer] = tree, sightings(entries)
 		e.total.Entries += uint64(len(entries))
 		e.total.Logs = append(e.total.Logs, seat.Peer.String())
 	}
 	if len(e.total.Logs) == 0 {
 		return errors.New("logs/: the export holds no log")
 	}
+	e.compare(trees, seen)
 	owners, err := list(e.dir, "cosigned")
 	for _, o := range owners {
 		if !slices.Contains(e.total.Logs, o) {
@@ -52,6 +56,37 @@ func (e *exported) logs() error {
 		}
 	}
 	return err
+}
+
+// sightings are the heads that a peer says it cosigned. What it says in another form
+// says nothing.
+func sightings(entries []wire.EntryBody) (out []wire.Seen) {
+	for _, b := range entries {
+		var l wire.SeenList
+		if b.Kind == wire.EntryWitness && wire.Unmarshal(b.Extra, &l, wire.MaxEntry) == nil {
+			out = append(out, l.Seen...)
+		}
+	}
+	return out
+}
+
+// compare looks for peers that say they saw another log of a member than the export
+// has. Either may lie, so it is no error: whose key signed twice, evidence tells.
+func (e *exported) compare(trees map[wire.PeerID]*ledger.Tree, seen map[wire.PeerID][]wire.Seen) {
+	for _, w := range slices.SortedFunc(maps.Keys(seen), wire.PeerID.Compare) {
+		for _, s := range seen[w] {
+			t := trees[s.Peer]
+			if t == nil {
+				continue
+			}
+			switch same, known := t.Holds(s.Size, s.Root); {
+			case same:
+				e.total.Seen++
+			case known:
+				e.total.Disputed = append(e.total.Disputed, fmt.Sprintf("%s saw another log of %s, of %d entries", w, s.Peer, s.Size))
+			}
+		}
+	}
 }
 
 // list returns the names in a folder that may not be there.

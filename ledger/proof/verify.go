@@ -25,6 +25,8 @@ type Total struct {
 	Certificates uint64   `json:"certificates"`
 	Evidence     uint64   `json:"evidence"`
 	Cosigned     uint64   `json:"cosigned"`               // heads of logs that a witness saw
+	Seen         uint64   `json:"seen"`                   // heads that logs say they saw of logs here
+	Disputed     []string `json:"disputed,omitempty"`     // "W saw another log of P": one of them lies
 	Convicted    []string `json:"convicted,omitempty"`    // peers that signed two histories
 	Logs         []string `json:"logs,omitempty"`         // peers whose log was checked
 	MissingLogs  []string `json:"missing_logs,omitempty"` // members whose log is not in the export
@@ -131,7 +133,7 @@ func (e *exported) blocks() error {
 
 // chain checks records and certificates in order.
 func (e *exported) chain() error {
-	var book consensus.TableBook
+	var book consensus.Tables
 	var h rules.History
 	for r := uint64(0); ; r++ {
 		name := wire.RecordFile(r)
@@ -159,7 +161,7 @@ func (e *exported) chain() error {
 }
 
 // link checks one record against those before it.
-func (e *exported) link(book *consensus.TableBook, h rules.History, p *wire.Proven, r uint64) error {
+func (e *exported) link(book *consensus.Tables, h rules.History, p *wire.Proven, r uint64) error {
 	rec := p.Record
 	if rec.Round != r || rec.Run != e.run {
 		return fmt.Errorf("it is record %d of run %s", rec.Round, rec.Run.Short())
@@ -373,6 +375,9 @@ func (v *Result) Summary() string {
 	b.WriteString("\n")
 	if v.Ledger.Cosigned > 0 {
 		fmt.Fprintf(&b, "the exporter's log is as %d witnesses saw it\n", v.Ledger.Cosigned)
+	}
+	for _, d := range v.Ledger.Disputed {
+		fmt.Fprintf(&b, "DISPUTED: %s\n", d)
 	}
 	for _, p := range v.Ledger.Convicted {
 		fmt.Fprintf(&b, "CONVICTED of signing two histories of its log: %s\n", p)
