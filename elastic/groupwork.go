@@ -17,7 +17,7 @@ import (
 // tries until the round is decided: bodies that two thirds hold can be had.
 func (r *Runner) mergeGroup(ctx context.Context, c decide.MergeGroup) {
 	v, round := c.View, c.Round
-	for ctx.Err() == nil && r.crowd.Load().head < round {
+	for ctx.Err() == nil && r.progress.Load().head() < round {
 		ev, err := r.mergeCut(ctx, v, round, c.Members)
 		if err == nil {
 			r.post(ctx, ev)

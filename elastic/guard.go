@@ -5,24 +5,23 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
-// crowd is who belongs to the run and where it stands, for the goroutines that
+// progress is who belongs to the run and where it stands, for the goroutines that
 // take messages: what cannot matter is dropped before it costs anything. The
 // loop replaces it; others only read.
-type crowd struct {
-	started bool
-	head    uint64
-	record  *wire.Record // the head; nil before the start
+type progress struct {
+	record *wire.Record // the head; nil before the start
 }
 
-func crowdOf(head *wire.Record) *crowd {
-	if head == nil {
-		return &crowd{}
+// head returns the round of the head, 0 before the start.
+func (c *progress) head() uint64 {
+	if c.record == nil {
+		return 0
 	}
-	return &crowd{started: true, head: head.Round, record: head}
+	return c.record.Round
 }
 
 // seated reports whether a peer has a seat.
-func (c *crowd) seated(p wire.PeerID) bool {
+func (c *progress) seated(p wire.PeerID) bool {
 	if c.record == nil {
 		return false
 	}
@@ -33,7 +32,7 @@ func (c *crowd) seated(p wire.PeerID) bool {
 // Belongs reports whether a peer has a seat in the run or may get one. It may be
 // called concurrently.
 func (r *Runner) Belongs(p wire.PeerID) bool {
-	return r.crowd.Load().seated(p) || p == r.cfg.Genesis.Creator || r.cfg.Genesis.Admission.Admits(p)
+	return r.progress.Load().seated(p) || p == r.cfg.Genesis.Creator || r.cfg.Genesis.Admission.Admits(p)
 }
 
 // concerns reports whether an announcement can still matter here: from somebody
@@ -43,10 +42,10 @@ func (r *Runner) concerns(e *wire.Envelope) bool {
 	if !r.Belongs(e.Sender) {
 		return false
 	}
-	c := r.crowd.Load()
+	c := r.progress.Load()
 	switch e.Kind {
 	case wire.KindHeader, wire.KindHave, wire.KindGroupHave, wire.KindGroupCut, wire.KindGroupVote, wire.KindGroup:
-		return !c.started || e.Round > c.head
+		return c.record == nil || e.Round > c.head()
 	}
 	return true
 }
@@ -54,19 +53,19 @@ func (r *Runner) concerns(e *wire.Envelope) bool {
 // mayVote reports whether a peer may have a vote. Before the start record is known
 // everybody who belongs to the run may.
 func (r *Runner) mayVote(p wire.PeerID) bool {
-	c := r.crowd.Load()
-	return c.seated(p) || !c.started && r.Belongs(p)
+	c := r.progress.Load()
+	return c.seated(p) || c.record == nil && r.Belongs(p)
 }
 
 // sliceFits reports whether a slice is one that a member sends about now, and no
 // longer than its part.
 func (r *Runner) sliceFits(from wire.PeerID, s *wire.Slice) bool {
-	c, p := r.crowd.Load(), r.cfg.Genesis.Preset
+	c, p := r.progress.Load(), r.cfg.Genesis.Preset
 	window := p.Cadence.Window
-	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.Parts()) || s.Round < c.head || s.Round > c.head+2 {
+	if s.Run != r.cfg.Run || int(s.Part) >= len(r.model.Parts()) || s.Round < c.head() || s.Round > c.head()+2 {
 		return false
 	}
-	if !c.seated(from) && s.Round < c.head+2 { // the next record may seat it
+	if !c.seated(from) && s.Round < c.head()+2 { // the next record may seat it
 		return false
 	}
 	if !window && (!p.Reduced() || !s.Merged || s.Step != 0) || s.Step >= wire.MaxWindow {

@@ -57,7 +57,7 @@ func (r *Runner) runJobs(ctx context.Context) {
 
 // loop owns the machine, the agreement and the slots.
 func (r *Runner) loop(ctx context.Context) error {
-	if r.crowd.Load().record == nil {
+	if r.progress.Load().record == nil {
 		r.queue = append(r.queue, decide.Applied{Round: 0, Version: r.work.state.ID})
 	}
 	r.queue = append(r.queue, decide.Begun{Connected: r.cfg.Net.Peers()})

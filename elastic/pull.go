@@ -100,7 +100,7 @@ func (r *Runner) pullFrom(p wire.PeerID, req []byte) (*wire.PullAnswer, []wire.E
 // is this peer's own. It runs in the loop.
 func (r *Runner) takeAnswer(from wire.PeerID, next uint64, ans *wire.PullAnswer, envs []wire.Envelope) error {
 	for i, raw := range ans.Items {
-		if h := r.crowd.Load().record; h != nil && h.Round >= next+uint64(i) {
+		if h := r.progress.Load().record; h != nil && h.Round >= next+uint64(i) {
 			continue // it came another way meanwhile
 		}
 		ev, err := r.checkItem(raw)
@@ -139,7 +139,7 @@ func (r *Runner) checkItem(raw []byte) (decide.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec, head := it.Rec, r.crowd.Load().record
+	rec, head := it.Rec, r.progress.Load().record
 	if rec.Round == 0 {
 		if head != nil {
 			return nil, nil

@@ -72,15 +72,15 @@ type RoundInfo struct {
 
 // Runner takes part in one run. New starts nothing; Run owns every task.
 type Runner struct {
-	cfg   Config
-	env   Env
-	self  wire.PeerID
-	model *version.Model
-	mach  *decide.Machine // owned by the loop
-	chain *chain
-	cache *cache
-	crowd atomic.Pointer[crowd] // replaced by the loop
-	log   *slog.Logger
+	cfg      Config
+	env      Env
+	self     wire.PeerID
+	model    *version.Model
+	mach     *decide.Machine // owned by the loop
+	chain    *chain
+	cache    *cache
+	progress atomic.Pointer[progress] // replaced by the loop
+	log      *slog.Logger
 
 	inbox  Signal // there is something for the loop
 	events *mailbox[decide.Event]
@@ -163,7 +163,7 @@ func New(cfg Config) (*Runner, error) {
 		slices: newMailbox[sliceIn](env, env.NewSignal(), 1024), ended: make(chan struct{}), idle: env.NewSignal(),
 		fetchers: newGate(env, maxFetchers), merges: newGate(env, maxFetchers)}
 	r.mach = decide.NewMachine(decide.MachineConfig{Genesis: cfg.Genesis, Run: cfg.Run, Self: self, Voters: cfg.Agree, LastHave: r.lastHave, Plans: cfg.Plans, Parts: model.Parts(), Rand: cfg.Rand})
-	r.crowd.Store(crowdOf(nil))
+	r.progress.Store(&progress{})
 	r.work = &worker{r: r}
 	if err := r.restore(); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (r *Runner) restore() error {
 		r.next = next
 		r.mach.Restore(r.env.Now(), h, next, start, r.work.state.Round, r.work.state.ID)
 		r.cache.turn(h.Head())
-		r.crowd.Store(crowdOf(h.Head()))
+		r.progress.Store(&progress{h.Head()})
 	}
 	return nil
 }
@@ -315,7 +315,7 @@ func (r *Runner) persistRecord(c decide.PersistRecord) error {
 		r.next = 0
 	}
 	r.cache.turn(c.Record)
-	r.crowd.Store(crowdOf(c.Record))
+	r.progress.Store(&progress{c.Record})
 	return r.step(decide.Persisted{})
 }
 

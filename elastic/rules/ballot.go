@@ -227,10 +227,10 @@ func nonceOf(want wire.Digest, nonces [][]byte) []byte {
 	return nil
 }
 
-// ridden returns the positions of the late work of a peer that may be carried
+// carried returns the positions of the late work of a peer that may be carried
 // into the round after prev: those of its header there, if prev says late. Where
 // rounds have several groups nothing rides: prev does not hold their headers.
-func ridden(g *wire.Genesis, prev *wire.Record, p wire.PeerID) []wire.Span {
+func carried(g *wire.Genesis, prev *wire.Record, p wire.PeerID) []wire.Span {
 	v, ok := prev.Verdict(p)
 	if !ok || v.Status != wire.Late || g.Preset.Cadence.Window {
 		return nil
@@ -250,7 +250,7 @@ func ridden(g *wire.Genesis, prev *wire.Record, p wire.PeerID) []wire.Span {
 func (b *ballot) spansFit(s Share, h header) bool {
 	want := []wire.Span{}
 	if h.Late != 0 {
-		late := ridden(b.Genesis, b.Prev, s.Peer)
+		late := carried(b.Genesis, b.Prev, s.Peer)
 		if h.Late != b.Prev.Round || len(late) == 0 || b.grouped() {
 			return false
 		}

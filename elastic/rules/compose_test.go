@@ -269,7 +269,7 @@ func TestLateWorkRidesOnce(t *testing.T) {
 	if v := b.Status(rode, 1); v.Status != wire.Counted || uint64(v.Samples) != 2*wire.SpanLen(old.Spans) {
 		t.Fatalf("riding work is %s with %d samples", v.Status, v.Samples)
 	}
-	// Not ridden: its positions are dealt again.
+	// Not carried: its positions are dealt again.
 	dropped := b.Drive(t, 1)
 	if !slices.Equal(dropped.Returned, old.Spans) {
 		t.Fatalf("returned %v, want %v", dropped.Returned, old.Spans)

@@ -154,7 +154,7 @@ func (c *composer) positions() error {
 			rode = h.Late != 0
 			used = uint64(v.Samples)
 			if rode {
-				used -= wire.SpanLen(ridden(c.Genesis, c.Prev, s.Peer))
+				used -= wire.SpanLen(carried(c.Genesis, c.Prev, s.Peer))
 			}
 			if c.Genesis.Preset.Cadence.Window { // steps past the last common one are undone
 				used = min(used, uint64(WindowSteps(c.rec, c.Prev))*uint64(c.Genesis.Preset.Inner.Batch))
@@ -167,13 +167,13 @@ func (c *composer) positions() error {
 		_, rest := wire.SplitSpans(s.Spans, used)
 		back = append(back, rest...)
 		if !rode {
-			back = append(back, ridden(c.Genesis, c.Prev, s.Peer)...)
+			back = append(back, carried(c.Genesis, c.Prev, s.Peer)...)
 		}
 	}
 	// Late work of peers that are not planned for any more is dropped too.
 	for _, v := range c.Prev.Cut {
 		if v.Status == wire.Late && c.Plan.Share(v.Peer) == nil {
-			back = append(back, ridden(c.Genesis, c.Prev, v.Peer)...)
+			back = append(back, carried(c.Genesis, c.Prev, v.Peer)...)
 		}
 	}
 	c.rec.Returned = normal(back, true)
