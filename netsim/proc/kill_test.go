@@ -210,9 +210,9 @@ func TestKillInASwarm(t *testing.T) {
 		<-ended
 		n.Close()
 	}()
-	_, err = n.Join("/hived/"+run+"/1", func(_ wire.PeerID, b []byte) gossip.Verdict {
+	_, err = n.Join("/hived/"+run+"/1", func(_ wire.PeerID, b []byte) (any, gossip.Verdict) {
 		s.hear(b)
-		return gossip.Accept
+		return nil, gossip.Accept
 	})
 	if err != nil {
 		t.Fatal(err)
