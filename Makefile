@@ -7,7 +7,7 @@ CROSS := aarch64-linux-gnu-gcc
 QEMU  := qemu-aarch64 -L /usr/aarch64-linux-gnu
 DEPS  := python3-torch libopenblas0-pthread qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross jq chromium
 
-RACED := ./wire ./consensus/... ./ledger ./shards ./gossip ./elastic ./tensorops/codec ./tensorops/merge ./tensorops/num ./daemon ./scripts/...
+RACED := ./wire ./consensus/... ./ledger/... ./shards ./gossip ./elastic/... ./tensorops/codec ./tensorops/merge ./tensorops/num ./daemon/... ./scripts/...
 
 .DEFAULT_GOAL := build
 .PHONY: all help build demo test race fuzz sim e2e long bench bench-compute kernels lint vuln deps-test bench-quality

@@ -331,6 +331,19 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
+// stored are encodings that never leave their folder's own store.
+var stored = []string{"ledger/log.go", "ledger/cosign.go"}
+
+// TestFormatsAreInWire looks for encodings of peers outside of wire, where no vector,
+// no documented field and no fuzz target would see them.
+func TestFormatsAreInWire(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.folder != "wire" && !s.test && strings.Contains(s.text, "`cbor:\",toarray\"`") && !slices.Contains(stored, s.path) {
+			t.Errorf("%s lays out bytes of its own: what leaves a process has its type in wire", s.path)
+		}
+	}
+}
+
 // TestNoSleepInTests looks for calls of time.Sleep.
 func TestNoSleepInTests(t *testing.T) {
 	for _, s := range sources(t) {

@@ -67,3 +67,31 @@ func TestResults(t *testing.T) {
 		t.Errorf("%d rows, %d machines", rows, len(machines))
 	}
 }
+
+// TestContributingNamesFiles: the files that an extension touches are there, and hold
+// the table that is named with them.
+func TestContributingNamesFiles(t *testing.T) {
+	b, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(b), "## Where an extension goes")
+	if !ok {
+		t.Fatal("no list of extensions")
+	}
+	files := 0
+	for _, m := range regexp.MustCompile("`([\\w./-]+/[\\w.-]*)`").FindAllStringSubmatch(after, -1) {
+		if _, err := os.Stat(strings.Split(m[1], "NEW")[0]); err != nil {
+			t.Error(err)
+		}
+		files++
+	}
+	for _, m := range regexp.MustCompile("`(\\w+)`, `([\\w./-]+\\.go)`").FindAllStringSubmatch(after, -1) {
+		if text, err := os.ReadFile(m[2]); err != nil || !regexp.MustCompile(`\b`+m[1]+`\b`).Match(text) {
+			t.Errorf("%s has no %s: %v", m[2], m[1], err)
+		}
+	}
+	if files < 15 {
+		t.Errorf("only %d files are named", files)
+	}
+}

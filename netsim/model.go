@@ -233,8 +233,6 @@ func (m *simModel) update(theta []float32, j elastic.Job, steps uint64) elastic.
 	return u
 }
 
-// descend makes one local step for each batch of the positions, in place, and
-// returns the mean loss before the steps.
 // marks are the parameters of the cost model that its steps do not count in.
 const marks = 4
 
@@ -247,6 +245,8 @@ func mark(theta []float32, lo uint64) {
 	}
 }
 
+// descend makes one local step for each batch of the positions, in place, and
+// returns the mean loss before the steps.
 func (m *simModel) descend(theta []float32, spans []wire.Span, batch int, scale float32) float32 {
 	if m.cfg.Kind == "cost" {
 		steps := wire.SpanLen(spans) / uint64(batch)

@@ -83,8 +83,6 @@ func (native) attentionBackward(s attnShape, qkv, y, stats, dy, dqkv []float32) 
 }
 func (native) geluForward(x, y []float32)                   { cpu.GeluForward(x, y) }
 func (native) geluBackward(x, dy, dx []float32)             { cpu.GeluBackward(x, dy, dx) }
-func (native) siluForward(x, y []float32)                   { cpu.SiluForward(x, y) }
-func (native) siluBackward(x, dy, dx []float32)             { cpu.SiluBackward(x, dy, dx) }
 func (native) swigluForward(n, c int, x, y []float32)       { cpu.SwigluForward(n, c, x, y) }
 func (native) swigluBackward(n, c int, x, dy, dx []float32) { cpu.SwigluBackward(n, c, x, dy, dx) }
 func (native) rope(o *rope, x, y []float32, sign float32) {
@@ -114,8 +112,6 @@ func (native) bnSums(a *bnArgs) { cpu.BatchNormSums(a.n, a.c, a.x, a.y, a.stats,
 func (native) bnInput(a *bnArgs) {
 	cpu.BatchNormInput(a.n, a.c, a.x, a.gain, a.stats, a.dy, a.work, a.dx)
 }
-func (native) softmaxForward(n, c int, x, y []float32)                   { cpu.SoftmaxForward(n, c, x, y) }
-func (native) softmaxBackward(n, c int, y, dy, dx []float32)             { cpu.SoftmaxBackward(n, c, y, dy, dx) }
 func (native) adamw(p, m, v, g []float32, c *coef)                       { cpu.AdamW(p, m, v, g, (*cpu.Coef)(c)) }
 func (native) sgd(p, m, g []float32, c *coef)                            { cpu.SGD(p, m, g, (*cpu.Coef)(c)) }
 func (native) combine(a float32, x []float32, b float32, y, z []float32) { cpu.Combine(a, x, b, y, z) }

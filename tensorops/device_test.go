@@ -153,8 +153,7 @@ func resNet(b, h, w, c, o int) net {
 		u := bn("b1", g.Conv(v, g.Param("c1", normal, true, o, 3, 3, o), V{}, 1, 1, None), v, Relu)
 		s := bn("b2", g.Conv(u, g.Param("c2", normal, true, o+1, 1, 1, o), V{}, 2, 0, None), V{}, None)
 		u = bn("b3", g.Conv(u, g.Param("c3", normal, true, o+1, 3, 3, o), V{}, 2, 1, None), s, Relu)
-		p := g.Softmax(g.Mean(u))
-		return g.CrossEntropy(g.Linear(p, g.Param("f", normal, true, 5, o+1), V{}, None), y)
+		return g.CrossEntropy(g.Linear(g.Mean(u), g.Param("f", normal, true, 5, o+1), V{}, None), y)
 	}, func(r *rand.Rand) Batch {
 		return Batch{Float: [][]float32{floats(r, b*h*w*c)}, Int: [][]int32{labels(r, b, 5)}}
 	}}

@@ -156,8 +156,9 @@ func TestPeakIsMeasured(t *testing.T) {
 	grown := resident() - before
 	runtime.KeepAlive(s)
 	t.Logf("predicted %d, measured %d bytes", p.Peak, grown)
-	// Above the prediction lie packing buffers of each thread, at most some MiB.
-	if grown < p.Peak*9/10 || grown > p.Peak*11/10+(8<<20) {
+	// Above the prediction lie packing buffers of each thread, at most some MiB; below,
+	// pages of earlier tests that were resident before and are taken again.
+	if grown < p.Peak*8/10 || grown > p.Peak*11/10+(8<<20) {
 		t.Errorf("predicted %d, measured %d bytes", p.Peak, grown)
 	}
 }

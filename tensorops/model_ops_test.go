@@ -37,7 +37,7 @@ func llamaNet(b, t, heads, kv, d, layers int) net {
 			a := g.Attention(g.RepeatKV(q, heads, kv), heads, true)
 			n, h = g.RMSNorm(g.Linear(a, g.Param(p+"o", normal, true, c, c), V{}, None), h, g.Param(p+"n2", normal, false, c), 1e-5)
 			f := g.Swiglu(g.Linear(n, g.Param(p+"f", normal, true, 4*c, c), V{}, None))
-			h = g.Add(h, g.Silu(g.Linear(f, g.Param(p+"p", normal, true, c, 2*c), V{}, None)))
+			h = g.Add(h, g.Linear(f, g.Param(p+"p", normal, true, c, 2*c), V{}, None))
 		}
 		return g.CrossEntropy(g.Linear(h, g.Param("out", normal, true, 7, c), V{}, None), y)
 	}, func(r *rand.Rand) Batch {

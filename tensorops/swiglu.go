@@ -27,18 +27,6 @@ func (o *swiglu) backward(k kernels, c *call) {
 	k.swigluBackward(o.n, o.c, c.in[0], c.dout[0], c.din[0])
 }
 
-type silu struct{ leaf }
-
-// Silu returns x*sigmoid(x) (Elfwing et al. 2017).
-func (g *Graph) Silu(x V) V { return g.apply(&silu{}, []V{x}, x.Shape)[0] }
-
-func (o *silu) name() string                { return "silu" }
-func (o *silu) cheap()                      {}
-func (o *silu) shares() (int, uint)         { return 0, 1 }
-func (o *silu) reads() (uint, uint)         { return 1, 0 }
-func (o *silu) forward(k kernels, c *call)  { k.siluForward(c.in[0], c.out[0]) }
-func (o *silu) backward(k kernels, c *call) { k.siluBackward(c.in[0], c.dout[0], c.din[0]) }
-
 // silu32 is x/(1+exp(-x)).
 func silu32(x float32) float32 { return x / (1 + num.Exp32(-x)) }
 
@@ -46,18 +34,6 @@ func silu32(x float32) float32 { return x / (1 + num.Exp32(-x)) }
 func siluSlope(x float32) float32 {
 	s := 1 / (1 + num.Exp32(-x))
 	return float32(s * num.Fma32(x, 1-s, 1))
-}
-
-func (reference) siluForward(x, y []float32) {
-	for i, v := range x {
-		y[i] = silu32(v)
-	}
-}
-
-func (reference) siluBackward(x, dy, dx []float32) {
-	for i, v := range x {
-		dx[i] = float32(dy[i] * siluSlope(v))
-	}
 }
 
 func (reference) swigluForward(n, c int, x, y []float32) {

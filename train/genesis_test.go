@@ -2,6 +2,7 @@ package train
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,5 +48,30 @@ func TestGenesisRefusals(t *testing.T) {
 	}
 	if _, err := OpenDataOf(wire.DataContract{Name: "csv"}, "/"); err == nil || !strings.Contains(err.Error(), "mnist, text") {
 		t.Errorf("a format that no swarm reads: %v", err)
+	}
+}
+
+// TestEveryOptimizerTrainsARun takes each optimizer by a genesis and makes steps that
+// change the parameters and lower the loss.
+func TestEveryOptimizerTrainsARun(t *testing.T) {
+	for _, name := range Optimizers() {
+		c := small()
+		g := wire.Genesis{Model: GenesisModel(c.Model), Seed: c.Seed}
+		g.Preset.Inner = wire.Inner{Optimizer: name, LR: 2e-3, Momentum: 0.9, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, Batch: 16}
+		cfg, err := ConfigOf(&g, c.Data, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := mustNew(t, cfg)
+		params, buffers := tr.Init()
+		if err := tr.Load(t.Context(), params, buffers); err != nil {
+			t.Fatal(err)
+		}
+		first := mustTrain(t, tr, Job{Round: 1, Spans: span(0, 16*4), Batch: 16, LRScale: 1})
+		moved := slices.ContainsFunc(first.Delta, func(d float32) bool { return d != 0 })
+		later := mustTrain(t, tr, Job{Round: 2, Spans: span(16*4, 16*44), Batch: 16, LRScale: 1})
+		if !moved || !(later.Loss < first.Loss) {
+			t.Errorf("%s: loss %v, then %v", name, first.Loss, later.Loss)
+		}
 	}
 }

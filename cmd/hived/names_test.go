@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestNamesAreDocumented(t *testing.T) {
 		"format/genesis.md":  {codec.Names(), merge.Names(), merge.OuterNames(), wire.Topologies(), wire.MergedCodecs(), train.Optimizers()},
 		"format/header.md":   {codec.Names()},
 		"format/numerics.md": {codec.Names(), merge.Names(), merge.OuterNames()},
-		"netsim.md":          {netsim.Adversaries(), netsim.ModelKinds()},
+		"netsim.md":          {netsim.Adversaries(), netsim.ModelKinds(), keysOf(reflect.TypeFor[netsim.Scenario]())},
 		"train.md":           {train.Optimizers()},
 	} {
 		b, err := os.ReadFile(filepath.Join("..", "..", "docs", filepath.FromSlash(page)))
@@ -38,4 +39,23 @@ func TestNamesAreDocumented(t *testing.T) {
 			}
 		}
 	}
+}
+
+// keysOf returns the TOML keys of a struct and of those in it.
+func keysOf(t reflect.Type) []string {
+	var out []string
+	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if key := f.Tag.Get("toml"); key != "" && key != "-" {
+			out = append(out, key)
+		}
+		out = append(out, keysOf(f.Type)...)
+	}
+	return out
 }

@@ -31,6 +31,13 @@ type Trained struct {
 	Header wire.Header
 }
 
+// TrainFailed says that the local work of a round could not be done or kept, and
+// may be tried again.
+type TrainFailed struct {
+	Round uint64
+	Err   error
+}
+
 // Decided is a certificate, from the own engine or from another peer, whose
 // signatures are good. Record is nil for a base decision and when the record's
 // bytes are not known yet.
@@ -106,13 +113,6 @@ func (Due) event()         {}
 func (Pulled) event()      {}
 func (Leaving) event()     {}
 func (Connected) event()   {}
-
-// TrainFailed says that the local work of a round could not be done or kept, and
-// may be tried again.
-type TrainFailed struct {
-	Round uint64
-	Err   error
-}
 
 // Command is something that a Machine wants done. A batch is executed in order. A
 // PersistRecord or PersistCert is the last one of its batch.

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"math"
 	"testing"
 
+	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/tensorops/codec"
 	"github.com/apiary-net/hived/wire"
 )
@@ -117,6 +119,53 @@ func FuzzLoadState(f *testing.F) {
 		}
 		if _, err := m.LoadMerged(t.Context(), id, get); err == nil {
 			t.Error("a state is taken for a merged update")
+		}
+	})
+}
+
+// FuzzIndex checks index blocks under a header that commits to what they say, as a
+// liar would sign one: what is taken fits the model, and parts that are not the ones
+// of the index are refused.
+func FuzzIndex(f *testing.F) {
+	m := fuzzModel(f, "int8", "none")
+	nonce := make([]byte, 32)
+	con, err := m.Encode(make([]float32, m.params), nil, nonce)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(con.Index, con.Blocks[2])
+	f.Add(wire.Marshal(&wire.WindowBody{Nonce: nonce, Merged: []wire.CID{wire.ManifestCID(nil)}}), []byte{})
+	scratch := make([]float32, 4096)
+	f.Fuzz(func(t *testing.T, index, block []byte) {
+		h := wire.Header{Body: wire.RawCID(index), Parts: uint32(len(m.parts)), Bytes: uint64(len(index))}
+		var b wire.Body
+		if wire.UnmarshalAny(index, &b, wire.MaxBlock) == nil {
+			var leaves []wire.Digest
+			squares := 0.0
+			for _, p := range b.Parts {
+				leaves, squares, h.Bytes = append(leaves, p.Block), squares+p.SumSquares, h.Bytes+uint64(p.Bytes)
+			}
+			h.Nonce, h.Root, h.Norm = wire.Sum(b.Nonce), wire.MerkleRoot(leaves), float32(math.Sqrt(squares))
+		}
+		if got, err := m.CheckIndex(&h, index); err == nil {
+			if len(got.Parts) != len(m.parts) || !bytes.Equal(wire.Marshal(got), index) {
+				t.Errorf("an index of %d parts is taken", len(got.Parts))
+			}
+			for i, p := range got.Parts {
+				if int(p.Bytes) > m.MaxPart(i) {
+					t.Errorf("part %d of %d bytes is taken, limit %d", i, p.Bytes, m.MaxPart(i))
+				}
+				if m.CheckPart(i, p, block, scratch) == nil && wire.Sum(block) != p.Block {
+					t.Errorf("part %d is another block", i)
+				}
+			}
+		}
+		var w wire.WindowBody
+		if wire.UnmarshalAny(index, &w, wire.MaxBlock) == nil {
+			h.Nonce, h.Steps, h.Root = wire.Sum(w.Nonce), uint32(len(w.Merged)), rules.WindowRoot(w.Merged)
+			if got, err := CheckWindowBody(&h, index); err == nil && (len(got.Merged) > wire.MaxWindow || !bytes.Equal(wire.Marshal(got), index)) {
+				t.Errorf("a window of %d steps is taken", len(got.Merged))
+			}
 		}
 	})
 }

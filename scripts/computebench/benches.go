@@ -94,10 +94,6 @@ func benches() []bench {
 			x, y := noise(2048*1536), make([]float32, 2048*1536)
 			return func() { cpu.GeluForward(x, y) }
 		}),
-		kernel("softmax", []string{"softmax"}, 10, func() func() {
-			x, y := noise(3072*256), make([]float32, 3072*256)
-			return func() { cpu.SoftmaxForward(3072, 256, x, y) }
-		}),
 	}
 }
 

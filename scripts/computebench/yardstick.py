@@ -192,7 +192,6 @@ make = {
     "layernorm": layernorm,
     "layernorm_backward": layernorm_backward,
     "gelu": lambda: rows(lambda x: F.gelu(x, approximate="tanh"), 2048, 1536, calls=2),
-    "softmax": lambda: rows(lambda x: torch.softmax(x, -1), 3072, 256, calls=10),
 }
 
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,11 +67,15 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestFuzzTargets finds the targets of a package that has four.
+// TestFuzzTargets finds the targets of a package, those of the folders below too.
 func TestFuzzTargets(t *testing.T) {
 	gs, err := fuzzGroups([]string{"../../ledger"}, 100)
-	if err != nil || len(gs) != 4 {
+	if err != nil || len(gs) < 5 {
 		t.Fatalf("%d targets, %v", len(gs), err)
+	}
+	below := func(g group) bool { return slices.Contains(g.args, "./../../ledger/proof") }
+	if !slices.ContainsFunc(gs, below) || slices.IndexFunc(gs, func(g group) bool { return slices.Contains(g.args, "-fuzz=^FuzzHead$") }) < 0 {
+		t.Errorf("targets %v", gs)
 	}
 	if _, err := fuzzGroups([]string{"."}, 100); err == nil {
 		t.Error("a folder without targets is taken")

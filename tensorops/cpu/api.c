@@ -137,8 +137,6 @@ static void rows(hv_fn f, long n, long c, const float *x, const float *y, float 
   hv_rows_args g = {n, c, x, y, z};
   hv_run(f, &g, ceil_div(n, HV_ROWS));
 }
-void hv_softmax_fwd(long n, long c, const float *x, float *y) { rows(hv_active()->softmax_fwd, n, c, x, NULL, y); }
-void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx) { rows(hv_active()->softmax_bwd, n, c, y, dy, dx); }
 static void spans(hv_fn f, long n, const float *x, const float *y, float *z) {
   hv_ew_args g = {n, x, y, z, 0, 0};
   hv_run(f, &g, ceil_div(n, HV_SPAN));
@@ -149,8 +147,6 @@ void hv_combine(long n, float a, const float *x, float b, const float *y, float 
 }
 void hv_gelu_fwd(long n, const float *x, float *y) { spans(hv_active()->gelu_fwd, n, x, x, y); }
 void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx) { spans(hv_active()->gelu_bwd, n, x, dy, dx); }
-void hv_silu_fwd(long n, const float *x, float *y) { spans(hv_active()->silu_fwd, n, x, x, y); }
-void hv_silu_bwd(long n, const float *x, const float *dy, float *dx) { spans(hv_active()->silu_bwd, n, x, dy, dx); }
 void hv_swiglu_fwd(long n, long c, const float *x, float *y) { rows(hv_active()->swiglu_fwd, n, c, x, NULL, y); }
 void hv_swiglu_bwd(long n, long c, const float *x, const float *dy, float *dx) { rows(hv_active()->swiglu_bwd, n, c, x, dy, dx); }
 void hv_rope(long n, long t, long row, long heads, long d, const float *x, const float *cos, const float *sin, float *y, float sign) {

@@ -22,8 +22,6 @@ void hv_norm_bwd(long n, long c, const float *sum, const float *stats, const flo
 double hv_ce(long n, long v, const float *x, const int32_t *label, float *dx, double *loss);
 void hv_gelu_fwd(long n, const float *x, float *y);
 void hv_gelu_bwd(long n, const float *x, const float *dy, float *dx);
-void hv_silu_fwd(long n, const float *x, float *y);
-void hv_silu_bwd(long n, const float *x, const float *dy, float *dx);
 void hv_swiglu_fwd(long n, long c, const float *x, float *y);
 void hv_swiglu_bwd(long n, long c, const float *x, const float *dy, float *dx);
 void hv_rope(long n, long t, long row, long heads, long d, const float *x, const float *cos, const float *sin, float *y, float sign);
@@ -41,8 +39,6 @@ void hv_bn_stats(long n, long c, const float *x, float *stats, double *m2);
 void hv_bn_apply(long n, long c, const float *x, const float *res, const float *gain, const float *shift, const float *stats, float *y, int relu);
 void hv_bn_sums(long n, long c, const float *x, const float *y, const float *stats, float *dy, float *work);
 void hv_bn_input(long n, long c, const float *x, const float *gain, const float *stats, const float *dy, const float *work, float *dx);
-void hv_softmax_fwd(long n, long c, const float *x, float *y);
-void hv_softmax_bwd(long n, long c, const float *y, const float *dy, float *dx);
 void hv_cols(long n, long c, const float *x, float *y);
 void hv_adamw(long n, float *p, float *m, float *v, const float *g, const float *coef);
 void hv_sgd(long n, float *p, float *m, const float *g, const float *coef);

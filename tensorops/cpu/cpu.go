@@ -156,12 +156,6 @@ func GeluForward(x, y []float32) { C.hv_gelu_fwd(C.long(len(x)), f(x), f(y)) }
 // GeluBackward writes dx = dy * gelu'(x); dx may be dy.
 func GeluBackward(x, dy, dx []float32) { C.hv_gelu_bwd(C.long(len(x)), f(x), f(dy), f(dx)) }
 
-// SiluForward writes y = silu(x).
-func SiluForward(x, y []float32) { C.hv_silu_fwd(C.long(len(x)), f(x), f(y)) }
-
-// SiluBackward writes dx = dy * silu'(x); dx may be dy.
-func SiluBackward(x, dy, dx []float32) { C.hv_silu_bwd(C.long(len(x)), f(x), f(dy), f(dx)) }
-
 // SwigluForward writes y [n,c] = silu(a)*b of x = [a, b], rows of 2*c.
 func SwigluForward(n, c int, x, y []float32) {
 	C.hv_swiglu_fwd(C.long(n), C.long(c), f(x), f(y))
@@ -256,14 +250,6 @@ func BatchNormSums(n, c int, x, y, stats, dy, work []float32) {
 // BatchNormInput writes dx, which may be dy, from the means in work.
 func BatchNormInput(n, c int, x, gain, stats, dy, work, dx []float32) {
 	C.hv_bn_input(C.long(n), C.long(c), f(x), f(gain), f(stats), f(dy), f(work), f(dx))
-}
-
-// SoftmaxForward writes y = softmax(x), rows of c.
-func SoftmaxForward(n, c int, x, y []float32) { C.hv_softmax_fwd(C.long(n), C.long(c), f(x), f(y)) }
-
-// SoftmaxBackward writes dx = y*(dy - dot(dy, y)), rows of c.
-func SoftmaxBackward(n, c int, y, dy, dx []float32) {
-	C.hv_softmax_bwd(C.long(n), C.long(c), f(y), f(dy), f(dx))
 }
 
 // Columns adds the column sums of x [n,c] to y.

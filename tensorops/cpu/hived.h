@@ -65,8 +65,8 @@ typedef struct { hv_fn pack, mul, small; L mr, nr, rows, cols, group, kc; } hv_g
 typedef struct {
   L mr, lanes;
   const hv_gemm_kind *gemm, *gemm_bf16;
-  hv_fn conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, attn_fwd_bf16, attn_bwd_bf16, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, silu_fwd, silu_bwd, swiglu_fwd, swiglu_bwd, rope, add, relu_mask, combine,
-      pool_fwd, pool_bwd, avg_fwd, avg_bwd, embed_fwd, embed_bwd, cols, gn_fwd, gn_bwd, bn_stats, bn_apply, bn_sums, bn_input, softmax_fwd, softmax_bwd, peak, adamw, sgd, sumsq;
+  hv_fn conv_pack, conv_pack_back, conv_fwd, conv_dx, conv_dw, attn_fwd, attn_bwd, attn_fwd_bf16, attn_bwd_bf16, norm_fwd, norm_bwd, ce, gelu_fwd, gelu_bwd, swiglu_fwd, swiglu_bwd, rope, add, relu_mask, combine,
+      pool_fwd, pool_bwd, avg_fwd, avg_bwd, embed_fwd, embed_bwd, cols, gn_fwd, gn_bwd, bn_stats, bn_apply, bn_sums, bn_input, peak, adamw, sgd, sumsq;
 } hv_table;
 extern const hv_table hv_avx512, hv_avx2, hv_scalar, hv_neon, hv_wide;
 

@@ -143,30 +143,6 @@ static void k_ce(const void *v, L t) {
   }
 }
 
-static void k_softmax_fwd(const void *v, L t) {
-  const hv_rows_args *g = v;
-  L C = g->c;
-  for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
-    const float *x = g->x + r * C;
-    float *y = g->y + r * C, inv = 1.0f / exp_row(x, y, C, max32(x, C));
-    L c = 0;
-    for (; c + VL <= C; c += VL) st(y + c, ld(y + c) * inv);
-    for (; c < C; c++) y[c] *= inv;
-  }
-}
-
-static void k_softmax_bwd(const void *v, L t) {
-  const hv_rows_args *g = v;
-  L C = g->c;
-  for (L r = t * HV_ROWS; r < HV_MIN(g->n, (t + 1) * HV_ROWS); r++) {
-    const float *y = g->x + r * C, *dy = g->dy + r * C;
-    float *dx = g->y + r * C, s = dot32(dy, y, C);
-    L c = 0;
-    for (; c + VL <= C; c += VL) st(dx + c, ld(y + c) * (ld(dy + c) - s));
-    for (; c < C; c++) dx[c] = y[c] * (dy[c] - s);
-  }
-}
-
 #include "swiglu.h"
 #include "rope.h"
 
@@ -188,8 +164,6 @@ FI vf combine(const hv_ew_args *g, vf x, vf y) { return vfma(splat(g->a), x, y *
   }
 EW(k_gelu_fwd, gelu)
 EW(k_gelu_bwd, dgelu)
-EW(k_silu_fwd, silu)
-EW(k_silu_bwd, dsilu)
 EW(k_add, plus)
 EW(k_relu_mask, mask)
 EW(k_combine, combine)
@@ -356,9 +330,8 @@ const hv_table TABLE = {
   .mr = MR, .lanes = VL, .gemm = &gemm_kind, .gemm_bf16 = &gemm_bf16_kind, .conv_pack = k_conv_pack, .conv_pack_back = k_conv_pack_back,
   .conv_fwd = k_conv_fwd, .conv_dx = k_conv_dx, .conv_dw = k_conv_dw, .attn_fwd = k_attn_fwd, .attn_bwd = k_attn_bwd, .attn_fwd_bf16 = k_attn_fwd_bf16, .attn_bwd_bf16 = k_attn_bwd_bf16, .norm_fwd = k_norm_fwd,
   .norm_bwd = k_norm_bwd, .ce = k_ce, .gelu_fwd = k_gelu_fwd, .gelu_bwd = k_gelu_bwd, .add = k_add,
-  .silu_fwd = k_silu_fwd, .silu_bwd = k_silu_bwd, .swiglu_fwd = k_swiglu_fwd, .swiglu_bwd = k_swiglu_bwd, .rope = k_rope,
+  .swiglu_fwd = k_swiglu_fwd, .swiglu_bwd = k_swiglu_bwd, .rope = k_rope,
   .relu_mask = k_relu_mask, .combine = k_combine, .pool_fwd = k_pool_fwd, .pool_bwd = k_pool_bwd, .avg_fwd = k_avg_fwd, .avg_bwd = k_avg_bwd, .embed_fwd = k_embed_fwd,
   .embed_bwd = k_embed_bwd, .cols = k_cols, .adamw = k_adamw, .sgd = k_sgd, .sumsq = k_sumsq, .peak = k_peak,
   .gn_fwd = k_gn_fwd, .gn_bwd = k_gn_bwd, .bn_stats = k_bn_stats, .bn_apply = k_bn_apply, .bn_sums = k_bn_sums, .bn_input = k_bn_input,
-  .softmax_fwd = k_softmax_fwd, .softmax_bwd = k_softmax_bwd,
 };

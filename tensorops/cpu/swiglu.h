@@ -1,4 +1,4 @@
-// Silu and the gate that it makes; see the reference in ../swiglu.go for the plain
+// The gate of silu; see the reference in ../swiglu.go for the plain
 // loops that these equal.
 
 FI vf silu(const hv_ew_args *g, vf x, vf dy) {

@@ -426,3 +426,24 @@ func FuzzLabels(f *testing.F) {
 		}
 	})
 }
+
+// FuzzJSONLines reads lines of JSON: texts are no longer than their lines allow, and
+// their names tell the lines apart.
+func FuzzJSONLines(f *testing.F) {
+	f.Add([]byte("{\"text\":\"a\"}\n\n {\"text\":[\"b\",\"c\"],\"n\":1}\n"), "text")
+	f.Add([]byte("{\"text\":null}"), "text")
+	f.Add([]byte("{\"text\":\"\xff\xff\"}"), "text")
+	f.Fuzz(func(t *testing.T, b []byte, field string) {
+		size, seen := 0, map[string]bool{}
+		err := jsonLines("x", b, field, func(name string, text []byte) error {
+			if size += len(text); seen[name] {
+				t.Errorf("%s comes twice", name)
+			}
+			seen[name] = true
+			return nil
+		})
+		if err == nil && (size > 3*len(b) || len(seen) > bytes.Count(b, []byte("\n"))+1) {
+			t.Errorf("%d bytes in %d texts of %d bytes", size, len(seen), len(b))
+		}
+	})
+}
