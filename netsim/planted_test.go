@@ -3,12 +3,8 @@
 package netsim
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -46,19 +42,6 @@ func TestE2EPlantedBugs(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, dir, name string, args ...string) []byte {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = dir
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil && !bytes.HasPrefix(out, []byte("{")) {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, errs.Bytes())
-	}
-	return out
-}
-
 // build builds hived with a patch, if it is named, over this tree's files, which
 // stay as they are.
 func build(t *testing.T, patch string) string {
@@ -75,45 +58,6 @@ func build(t *testing.T, patch string) string {
 	}
 	run(t, root, "go", append(args, "./cmd/hived")...)
 	return exe
-}
-
-// overlay applies a patch to copies of the files that it names and returns the
-// name of the file that makes go build read those instead.
-func overlay(t *testing.T, root, patch, tmp string) string {
-	t.Helper()
-	text, err := os.ReadFile(patch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace := map[string]string{}
-	for _, l := range strings.Split(string(text), "\n") {
-		name, ok := strings.CutPrefix(l, "+++ b/")
-		if !ok {
-			continue
-		}
-		to := filepath.Join(tmp, name)
-		b, err := os.ReadFile(filepath.Join(root, name))
-		if err == nil {
-			err = os.MkdirAll(filepath.Dir(to), 0o755)
-		}
-		if err == nil {
-			err = os.WriteFile(to, b, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace[filepath.Join(root, name)] = to
-	}
-	run(t, tmp, "git", "apply", patch)
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(tmp, "overlay.json")
-	if err := os.WriteFile(file, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // checkOf runs a scenario in a fresh process and returns what a checker found.
