@@ -50,7 +50,7 @@ var table = []layer{
 	{folder: "elastic", role: "runs a round: clocks, goroutines, disks and links of one peer", own: []string{"wire", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/merge"}},
 	{folder: "elastic/rules", role: "plan, record, groups: pure functions of the records before", own: []string{"wire", "wire/invariants", "tensorops/num"}, tests: []string{"elastic/rules/rulestest"}},
 	{folder: "elastic/rules/rulestest", role: "runs for tests, signed as they want", own: []string{"wire", "elastic/rules"}},
-	{folder: "elastic/decide", role: "the decider: events in, commands out; no clock, no tensor", own: []string{"wire", "elastic/rules"}, tests: []string{"elastic/rules/rulestest"}},
+	{folder: "elastic/decide", role: "the decider: events in, commands out; no clock, no tensor", own: []string{"wire", "wire/invariants", "elastic/rules"}, tests: []string{"elastic/rules/rulestest"}},
 	{folder: "elastic/version", role: "contributions, merged updates and versions: the arithmetic of a run", own: []string{"wire", "elastic/rules", "tensorops/num", "tensorops/codec", "tensorops/merge"}},
 	{folder: "daemon/exit", role: "exit codes, strict TOML, the lock of a directory", third: []string{"github.com/agnivade/levenshtein", "github.com/gofrs/flock", "github.com/pelletier/go-toml/v2"}},
 	{folder: "daemon", role: "configuration, wiring, lifetime, local API of one peer", own: []string{"*"}, third: []string{"github.com/prometheus/", "github.com/pelletier/go-toml/v2", "github.com/gofrs/flock", "github.com/google/renameio/v2"}, tests: []string{"github.com/libp2p/go-libp2p", "golang.org/x/mod"}},
