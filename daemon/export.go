@@ -135,6 +135,11 @@ func (r *run) exportLogs(ctx context.Context, put wire.Put) (own wire.Head, err 
 				r.d.log.Warn("a log is not in the export", "of", seat.Peer.String(), "err", err)
 				return nil
 			}
+			if seat.Peer != r.d.ID() {
+				if err := r.witness.Compare(seat.Peer, head, entries); err != nil {
+					r.d.log.Warn("a log is not what was seen of it", "of", seat.Peer.String(), "err", err)
+				}
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if seat.Peer == r.d.ID() {

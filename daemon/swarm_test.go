@@ -83,7 +83,7 @@ func TestSwarmOfTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	damage(t, dir, id)
-	forkedLog(ctx, t, a, b, cb, id)
+	forkedLog(limited(t), t, a, b, cb, id)
 }
 
 // forkedLog lets a show b another history of its log: b's status, log and export say

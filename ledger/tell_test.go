@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -321,6 +322,33 @@ func TestEvidenceSurvivesACrash(t *testing.T) {
 	_ = d.pump(t)
 	if !d.Convicted(a.key.Peer()) {
 		t.Error("nobody was told after the start")
+	}
+}
+
+// TestFetchedLogsAreCompared fetches the other history of a log, as an export does.
+func TestFetchedLogsAreCompared(t *testing.T) {
+	net := map[wire.PeerID]*party{}
+	a, other := forked(t, net, 4, 3)
+	b := newParty(t, net, 2, newMemKV())
+	if err := b.show(t, a.key, a.log.Head()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); b.Run(ctx) }()
+	if err := b.Compare(a.key.Peer(), a.log.Head(), leaves(t, a.log)); err != nil {
+		t.Errorf("the history that was seen: %v", err)
+	}
+	if err := b.Compare(a.key.Peer(), other.Head(), leaves(t, other)); !errors.Is(err, ErrEquivocation) {
+		t.Errorf("the other: %v", err)
+	}
+	for b.log.Head().Size == 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	<-done
+	if k := b.kinds(t); k[wire.EntryEvidence] != 1 {
+		t.Errorf("entries %v", k)
 	}
 }
 

@@ -51,12 +51,14 @@ func WitnessesOf(p wire.PeerID, members []wire.PeerID, direct int) []wire.PeerID
 
 // Witness follows the logs of others and has the own one followed. It cosigns what
 // grew out of what it saw, keeps what others cosigned, and tells of logs that were
-// forked. Take and Append may be called concurrently; Run owns all else.
+// forked. Take, Compare and Append may be called concurrently; Run owns
+// all else.
 type Witness struct {
 	*Heads
 	log   *Log
 	peers Peers
 	in    chan wire.Envelope
+	found chan struct{} // evidence is kept that nobody was told of
 
 	last map[wire.PeerID]time.Time // cosignature of each log; Run's
 
@@ -67,7 +69,7 @@ type Witness struct {
 // NewWitness returns a witness that keeps what it finds in heads, and writes of it
 // into the own log.
 func NewWitness(heads *Heads, log *Log, peers Peers) *Witness {
-	return &Witness{Heads: heads, log: log, peers: peers, in: make(chan wire.Envelope, maxQueue),
+	return &Witness{Heads: heads, log: log, peers: peers, in: make(chan wire.Envelope, maxQueue), found: make(chan struct{}, 1),
 		last: map[wire.PeerID]time.Time{}, seen: map[wire.PeerID]wire.Seen{}}
 }
 
@@ -83,6 +85,19 @@ func (w *Witness) Take(e wire.Envelope) {
 	case w.in <- e:
 	default:
 	}
+}
+
+// Compare is OfferLog for somebody who fetched a log for another purpose: what it finds
+// is told as well.
+func (w *Witness) Compare(p wire.PeerID, head wire.Head, entries [][]byte) error {
+	err := w.OfferLog(p, head, entries)
+	if errors.Is(err, ErrEquivocation) {
+		select {
+		case w.found <- struct{}{}:
+		default:
+		}
+	}
+	return err
 }
 
 // Append writes entries into the own log, with what was cosigned since the last ones,
@@ -128,6 +143,8 @@ func (w *Witness) Run(ctx context.Context) {
 			if err := w.handle(ctx, e); err != nil && ctx.Err() == nil {
 				w.cfg.Logger.Warn("statement about a log refused", "of", e.Sender.Short(), "kind", e.Kind.String(), "err", err)
 			}
+		case <-w.found:
+			w.tellAll(ctx, false)
 		case <-tick.C:
 			for p, h := range w.All() {
 				if was, err := w.witnessed(p); err == nil && was.Size < h.Size {

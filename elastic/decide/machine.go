@@ -427,7 +427,11 @@ func (m *Machine) commit(now time.Time, r *wire.Record, c *wire.Cert) []Command 
 	if m.round.trained {
 		out = append(out, StopTraining{r.Round})
 	}
-	out = append(out, RoundDone{Record: r, Cert: c, Took: now.Sub(m.learnt)})
+	took := time.Duration(0)
+	if r.Round > 0 {
+		took = now.Sub(m.learnt)
+	}
+	out = append(out, RoundDone{Record: r, Cert: c, Took: took})
 	late := r.Round > 0 && m.round.plan != nil && m.acknowledges(m.cfg.Self) && !m.round.voters.haves.told
 	m.h, m.learnt, m.bases = m.h.With(r), now, 0
 	if c != nil {

@@ -46,6 +46,7 @@ func CountedHeaders(rec *wire.Record) ([]CountedHeader, error) {
 	return out, nil
 }
 
+// MedianNorm returns the lower median of the norms of what a record counts, 0 for nothing.
 func MedianNorm(r *wire.Record) float32 {
 	var norms []float32
 	for _, o := range CountedGroups(r) {

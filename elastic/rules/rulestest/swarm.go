@@ -18,6 +18,7 @@ type Swarm struct {
 	History rules.History
 }
 
+// New makes a run of n peers whose start record is made; change may change its genesis.
 func New(n int, change func(*wire.Genesis)) *Swarm {
 	b := &Swarm{Genesis: Genesis()}
 	for i := range n {
@@ -48,6 +49,7 @@ func New(n int, change func(*wire.Genesis)) *Swarm {
 	return b
 }
 
+// NonceFor returns the secret of a key in a round.
 func NonceFor(k wire.Key, round uint64) []byte {
 	d := wire.Sum(binary.BigEndian.AppendUint64(k.Seed(), round))
 	return d[:]
@@ -106,6 +108,7 @@ func (b *Swarm) Full() rules.Inputs {
 	return in
 }
 
+// MustCompose returns the record that inputs give and checks that it is valid.
 func (b *Swarm) MustCompose(t *testing.T, in rules.Inputs) *wire.Record {
 	t.Helper()
 	r, err := rules.Compose(b.Genesis, b.Run, b.History, in)
@@ -122,6 +125,7 @@ func (b *Swarm) MustCompose(t *testing.T, in rules.Inputs) *wire.Record {
 	return r
 }
 
+// Status returns the verdict on a peer.
 func (b *Swarm) Status(r *wire.Record, i int) wire.Verdict {
 	v, _ := r.Verdict(b.Keys[i].Peer())
 	return v
@@ -147,6 +151,7 @@ func (b *Swarm) Drive(t *testing.T, rounds int, away ...int) *wire.Record {
 	return b.History.Head()
 }
 
+// Genesis returns a genesis for tests, which its caller may change.
 func Genesis() *wire.Genesis {
 	p, err := rules.PresetNamed("diloco")
 	if err != nil {
@@ -164,10 +169,12 @@ func NewGroups(n, size int) (*Swarm, *rules.Plan) {
 	return b, rules.MakePlan(b.Genesis, b.History)
 }
 
+// Setting returns what the open round is judged by.
 func (b *Swarm) Setting(plan *rules.Plan) rules.Setting {
 	return rules.Setting{Genesis: b.Genesis, Run: b.Run, Prev: b.History.Head(), Plan: plan}
 }
 
+// Index returns the number of a peer, or -1.
 func (b *Swarm) Index(p wire.PeerID) int {
 	return slices.IndexFunc(b.Keys, func(k wire.Key) bool { return k.Peer() == p })
 }
@@ -183,6 +190,7 @@ func (b *Swarm) GroupInputs(plan *rules.Plan, group int) (headers, haves []wire.
 	return headers, haves
 }
 
+// GroupHave seals a HAVE of member i: whole for all headers.
 func (b *Swarm) GroupHave(i int, headers []wire.Envelope) wire.Envelope {
 	h := &wire.Have{Seq: 1}
 	for _, e := range headers {
@@ -209,6 +217,7 @@ func (b *Swarm) Result(t *testing.T, plan *rules.Plan, group, signers int, chang
 	return b.Sign(plan, o, signers)
 }
 
+// Sign has the first signers members of a group vote for an outcome.
 func (b *Swarm) Sign(plan *rules.Plan, o wire.GroupOutcome, signers int) wire.GroupResult {
 	members := plan.Groups[o.Group]
 	r := wire.GroupResult{Outcome: o, Signers: make([]byte, (len(members)+7)/8)}
