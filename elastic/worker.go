@@ -225,12 +225,24 @@ func (w *worker) nonce(round uint64) []byte {
 	return n[:]
 }
 
+// fatalError means that this peer must stop, not only that a round failed: whether its
+// log holds an entry is not known, and nothing more may be signed.
+type fatalError struct{ err error }
+
+func (e *fatalError) Error() string { return e.err.Error() }
+func (e *fatalError) Unwrap() error { return e.err }
+
 // apply makes the version that a decided record gives, or comes nearer to it,
 // and tells the machine.
 func (w *worker) apply(ctx context.Context, c decide.Apply) {
 	merged, err := w.advance(ctx, c)
 	if err != nil {
 		if ctx.Err() != nil {
+			return
+		}
+		var fatal *fatalError
+		if errors.As(err, &fatal) {
+			_ = w.r.ask(ctx, func() error { return err }) // which ends the run
 			return
 		}
 		w.r.log.Warn("version not made yet", "round", c.Record.Round, "err", err)
@@ -320,7 +332,7 @@ func (w *worker) adopt(ctx context.Context, s *version.State, merged wire.CID) e
 		return fmt.Errorf("keep bodies of round %d: %w", s.Round, err)
 	}
 	if _, err := w.r.cfg.Log.Append(ctx, entries); err != nil {
-		return fmt.Errorf("log version %d: %w", s.Round, err)
+		return &fatalError{fmt.Errorf("log version %d: %w", s.Round, err)}
 	}
 	w.state = s
 	return nil
