@@ -143,7 +143,11 @@ func (r *Runner) pause(ctx context.Context, d time.Duration) bool {
 // be signed. If an earlier life signed one, that contribution is sent again if
 // its body was kept, and else this peer stays silent in the round.
 func (w *worker) train(ctx context.Context, c decide.Train) (*wire.Header, error) {
-	if env, ok := w.r.slotHeld(decide.Slot("header", c.Plan.Round)); ok {
+	env, held, err := w.r.slotHeld(decide.Slot("header", c.Plan.Round))
+	if err != nil {
+		return nil, err
+	}
+	if held {
 		var h wire.Header
 		if err := env.Decode(&h); err != nil {
 			return nil, err
@@ -314,7 +318,11 @@ func (w *worker) adopt(ctx context.Context, s *version.State, merged wire.CID) e
 		return fmt.Errorf("adopt version %d: %w", s.Round, err)
 	}
 	var entries []wire.EntryBody
-	if env, ok := w.r.slotHeld(decide.Slot("header", s.Round)); ok {
+	env, held, err := w.r.slotHeld(decide.Slot("header", s.Round))
+	if err != nil {
+		return fmt.Errorf("adopt version %d: %w", s.Round, err)
+	}
+	if held {
 		entries = append(entries, wire.EntryBody{Kind: wire.EntryContribution, Ref: wire.RawDigestCID(env.Digest()), Parent: w.state.ID, Round: s.Round})
 	}
 	entries = append(entries,
