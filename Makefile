@@ -7,7 +7,7 @@ CROSS := aarch64-linux-gnu-gcc
 QEMU  := qemu-aarch64 -L /usr/aarch64-linux-gnu
 DEPS  := python3-torch libopenblas0-pthread qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross jq chromium
 
-RACED := ./wire ./consensus/... ./ledger/... ./shards ./gossip ./elastic/... ./tensorops/codec ./tensorops/merge ./tensorops/num ./daemon/... ./scripts/...
+RACED := ./wire/... ./consensus/... ./ledger/... ./shards ./gossip ./elastic/... ./tensorops/codec ./tensorops/merge ./tensorops/num ./daemon/... ./scripts/...
 
 .DEFAULT_GOAL := build
 .PHONY: all help build demo test race fuzz sim e2e long bench bench-compute kernels lint vuln deps-test bench-quality
@@ -35,7 +35,7 @@ fuzz: ## each fuzz target on ten thousand inputs
 	@$(TIER) -name fuzz -fuzz 10000 .
 
 sim: ## swarms inside one process: real runners on links in memory, virtual time
-	@$(TIER) -name sim -- -tags sim -timeout 300s ./netsim :: -timeout 300s ./netsim/nettier ./netsim/live :: -run Swarm -timeout 300s ./daemon/... ./elastic/...
+	@$(TIER) -name sim -- -tags sim,invariants -timeout 300s ./netsim :: -tags invariants -timeout 300s ./netsim/nettier ./netsim/live :: -tags invariants -run 'Swarm|Invariant' -timeout 300s ./daemon/... ./elastic/... ./ledger ./wire/invariants
 
 e2e: build ## real processes: demo, kill, the commands of the README
 	@$(TIER) -name e2e -- -tags e2e -run E2E -timeout 600s ./cmd/... :: -tags e2e -timeout 1200s ./netsim/proc :: -tags e2e -run E2E -timeout 900s ./netsim
@@ -68,7 +68,7 @@ kernels: ## cross-compile the C kernels for aarch64, look for fused operations; 
 lint: ## gofmt, vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt -l:"; echo "$$out"; exit 1; }
 	go vet ./...
-	go vet -tags e2e,long,sim ./cmd/... ./netsim/... ./train/...
+	go vet -tags e2e,long,sim,invariants ./cmd/... ./netsim/... ./train/... ./elastic/... ./ledger/... ./wire/...
 	go run $(STATICCHECK) ./...
 
 vuln: ## known vulnerabilities in what is linked in

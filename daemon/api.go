@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -295,13 +296,39 @@ func (d *Daemon) peers() []PeerStatus {
 	return out
 }
 
+// find returns the run in progress that s names: by its id, or else by its name or the
+// first eight or more digits of its id, if only one has them.
 func (d *Daemon) find(s string) (*run, error) {
+	var found []*run
 	for _, r := range d.allRuns() {
-		if r.id.String() == s || r.genesis.Name == s || len(s) >= 8 && strings.HasPrefix(r.id.String(), s) {
+		if r.id.String() == s {
 			return r, nil
 		}
+		if r.genesis.Name == s || len(s) >= 8 && strings.HasPrefix(r.id.String(), s) {
+			found = append(found, r)
+		}
 	}
-	return nil, exit.Fail(exit.Usage, nil, "run %q is not in progress here; see hived run ls", s)
+	switch len(found) {
+	case 0:
+		return nil, exit.Fail(exit.Usage, nil, "run %q is not in progress here; see hived run ls", s)
+	case 1:
+		return found[0], nil
+	}
+	ids := make([]wire.RunID, len(found))
+	for i, r := range found {
+		ids[i] = r.id
+	}
+	return nil, ambiguous(s, ids)
+}
+
+// ambiguous refuses a name that several runs have.
+func ambiguous(name string, ids []wire.RunID) error {
+	slices.SortFunc(ids, wire.Digest.Compare)
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	return exit.Fail(exit.Usage, nil, "%d runs are called %q here: %s; give the id of one", len(ids), name, strings.Join(texts, " and "))
 }
 
 func (d *Daemon) getRun(w http.ResponseWriter, q *http.Request) {
@@ -372,7 +399,7 @@ func (d *Daemon) postStart(w http.ResponseWriter, q *http.Request) {
 	ctx, cancel := context.WithTimeout(q.Context(), time.Duration(max(1, min(body.Seconds, 600))*float64(time.Second)))
 	defer cancel()
 	sealed, err := d.knownGenesis(want)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		sealed, err = d.findGenesis(ctx, want)
 	}
 	var id wire.RunID

@@ -74,16 +74,24 @@ func (d *Daemon) knownGenesis(w wire.GenesisQuery) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	var found []byte
+	var ids []wire.RunID
 	for _, e := range dirs {
 		b, err := os.ReadFile(filepath.Join(d.cfg.DataDir, "runs", e.Name(), "genesis"))
 		if err != nil {
 			continue
 		}
 		if g, id, err := wire.OpenGenesis(b); err == nil && w.Names(id, g.Name) {
-			return b, nil
+			found, ids = b, append(ids, id)
 		}
 	}
-	return nil, fs.ErrNotExist
+	switch len(ids) {
+	case 0:
+		return nil, fs.ErrNotExist
+	case 1:
+		return found, nil
+	}
+	return nil, ambiguous(w.Name, ids)
 }
 
 // findGenesis asks the connected peers for a run until one has it or ctx ends.

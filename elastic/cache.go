@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/apiary-net/hived/wire"
+	"github.com/apiary-net/hived/wire/invariants"
 )
 
 // cache holds the bodies of the newest rounds in memory and knows which of them
@@ -69,6 +70,10 @@ func (c *cache) get(id wire.CID) []byte {
 func (c *cache) turn(head *wire.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if invariants.On {
+		c.check()
+		defer c.check()
+	}
 	c.open, c.all = head.Round+1, false
 	clear(c.shown)
 	c.voters = map[wire.PeerID]bool{}

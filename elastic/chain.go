@@ -10,6 +10,7 @@ import (
 	"github.com/apiary-net/hived/elastic/decide"
 	"github.com/apiary-net/hived/elastic/rules"
 	"github.com/apiary-net/hived/wire"
+	"github.com/apiary-net/hived/wire/invariants"
 )
 
 // chain keeps decided records and certificates in a KV: rec/ROUND holds a
@@ -34,8 +35,14 @@ func (c *chain) put(p decide.PersistRecord) error {
 		}
 		raw = wire.Marshal(it)
 	}
+	if invariants.On {
+		c.checkNext(p, raw)
+	}
 	if err := c.kv.Apply([][2][]byte{{recordKey(p.Record.Round), raw}}, nil, true); err != nil {
 		return fmt.Errorf("persist record %d: %w", p.Record.Round, err)
+	}
+	if invariants.On {
+		c.checkWritten(p.Record.Round, raw)
 	}
 	c.newest.Store(p.Record)
 	return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/apiary-net/hived/wire/invariants"
 )
 
 // mailbox is a bounded queue between tasks, with one reader.
@@ -42,6 +44,9 @@ func (m *mailbox[T]) try(x T) error {
 		return errFull
 	}
 	m.items = append(m.items, x)
+	if invariants.On {
+		invariants.Check(len(m.items) <= m.size, "elastic: a mailbox for %d items holds %d", m.size, len(m.items))
+	}
 	m.more.Raise()
 	if len(m.items) < m.size {
 		m.room.Raise() // for others that wait

@@ -15,6 +15,7 @@ import (
 	"github.com/apiary-net/hived/elastic/version"
 	"github.com/apiary-net/hived/tensorops/merge"
 	"github.com/apiary-net/hived/wire"
+	"github.com/apiary-net/hived/wire/invariants"
 )
 
 // worker holds a peer's tensors. Its methods run on the worker task, one
@@ -74,7 +75,11 @@ func (w *worker) restore() (wire.CID, error) {
 
 // fetchState gets a version by its CID.
 func (w *worker) fetchState(ctx context.Context, round uint64, id wire.CID, holders []wire.PeerID) (*version.State, error) {
-	return w.r.model.LoadState(ctx, round, id, w.r.getOf(func() []wire.PeerID { return holders }))
+	s, err := w.r.model.LoadState(ctx, round, id, w.r.getOf(func() []wire.PeerID { return holders }))
+	if invariants.On && err == nil {
+		w.checkState(s)
+	}
+	return s, err
 }
 
 // keep makes s the newest local version: blocks, then the pointer.
@@ -310,6 +315,10 @@ func (w *worker) jump(ctx context.Context, round uint64, id wire.CID) error {
 
 // adopt makes s durable, then visible.
 func (w *worker) adopt(ctx context.Context, s *version.State, merged wire.CID) error {
+	if invariants.On {
+		w.checkState(w.state)
+		w.checkState(s)
+	}
 	if err := w.keep(s); err != nil {
 		return fmt.Errorf("keep version %d: %w", s.Round, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/apiary-net/hived/wire"
+	"github.com/apiary-net/hived/wire/invariants"
 )
 
 // Keys: entries and tree nodes by number, and the state of the log.
@@ -156,6 +157,9 @@ func (l *Log) Append(ctx context.Context, bodies []wire.EntryBody) (wire.Head, e
 		l.stopped = ErrStopped
 		l.mu.Unlock()
 		return wire.Head{}, fmt.Errorf("append entry %d: %w: %w", first, ErrStopped, err)
+	}
+	if invariants.On {
+		l.checkHead(st)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,27 +3,25 @@
 package netsim
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
 // planted are bugs of the kind that people write, and the scenario whose seed
-// shows them. The name of a patch is that of the checker that must find it.
+// shows them to a checker.
 var planted = []struct {
-	patch, about, scenario string
-	set                    []string
+	patch, checker, about, scenario string
+	set                             []string
 }{
-	{"equal-versions", "who takes a version from others forgets the outer momentum", "testdata/restarts.toml", nil},
-	{"no-hang", "nobody gives up on a leader that does not propose", "testdata/leader-gone.toml", nil},
-	{"append-only", "log entries are acknowledged before they are on disk", "testdata/restarts.toml", nil},
-	{"samples-once", "half of the positions that counted are dealt again", "baseline", []string{"swarm.rounds=6"}},
-	{"no-false-charge", "a header is signed again after a restart", "testdata/held-up.toml", nil},
-	{"memory", "old versions are dropped in one round of eight only", "testdata/away.toml", nil},
+	{"equal-versions", checkVersions, "who takes a version from others forgets the outer momentum", "testdata/restarts.toml", nil},
+	{"no-hang", CheckHang, "nobody gives up on a leader that does not propose", "testdata/leader-gone.toml", nil},
+	{"append-only", CheckLogs, "log entries are acknowledged before they are on disk", "testdata/restarts.toml", nil},
+	{"samples-once", CheckSamples, "half of the positions that counted are dealt again", "baseline", []string{"swarm.rounds=6"}},
+	{"no-false-charge", checkHonest, "a header is signed again after a restart", "testdata/held-up.toml", nil},
+	{"memory", checkMemory, "old versions are dropped in one round of eight only", "testdata/away.toml", nil},
+	{"slots", checkMemory, "sign-once slots are never deleted", "testdata/away.toml", []string{"swarm.rounds=200", "swarm.steps=1"}},
+	{"durable", checkDurable, "a version is named before its blocks are on disk", "testdata/restarts.toml", nil},
 }
 
 // Each planted bug is found by its checker, from the scenario's own seed; without
@@ -36,25 +34,12 @@ func TestE2EPlantedBugs(t *testing.T) {
 				t.Fatalf("without the bug: %v", v)
 			}
 			v := checkOf(t, build(t, p.patch), p.scenario, p.set)
-			if v == nil || v.Checker != p.patch {
-				t.Fatalf("a bug (%s) is not found by %s: %v", p.about, p.patch, v)
+			if v == nil || v.Checker != p.checker {
+				t.Fatalf("a bug (%s) is not found by %s: %v", p.about, p.checker, v)
 			}
 			t.Logf("%s: found as %v", p.about, v)
 		})
 	}
-}
-
-func run(t *testing.T, dir, name string, args ...string) []byte {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = dir
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil && !bytes.HasPrefix(out, []byte("{")) {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, errs.Bytes())
-	}
-	return out
 }
 
 // build builds hived with a patch, if it is named, over this tree's files, which
@@ -73,45 +58,6 @@ func build(t *testing.T, patch string) string {
 	}
 	run(t, root, "go", append(args, "./cmd/hived")...)
 	return exe
-}
-
-// overlay applies a patch to copies of the files that it names and returns the
-// name of the file that makes go build read those instead.
-func overlay(t *testing.T, root, patch, tmp string) string {
-	t.Helper()
-	text, err := os.ReadFile(patch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace := map[string]string{}
-	for _, l := range strings.Split(string(text), "\n") {
-		name, ok := strings.CutPrefix(l, "+++ b/")
-		if !ok {
-			continue
-		}
-		to := filepath.Join(tmp, name)
-		b, err := os.ReadFile(filepath.Join(root, name))
-		if err == nil {
-			err = os.MkdirAll(filepath.Dir(to), 0o755)
-		}
-		if err == nil {
-			err = os.WriteFile(to, b, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace[filepath.Join(root, name)] = to
-	}
-	run(t, tmp, "git", "apply", patch)
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(tmp, "overlay.json")
-	if err := os.WriteFile(file, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // checkOf runs a scenario in a fresh process and returns what a checker found.

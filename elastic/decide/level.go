@@ -22,6 +22,7 @@ type offer struct {
 	header wire.Header       // of a contribution
 	merged []wire.CID        // of a contribution to a window, once its body is here
 	result *wire.GroupResult // of a group; nil for a contribution
+	was    wire.HaveState    // its state when invariants were checked last; 0: never
 }
 
 // source is whose work an offer is: a peer's or a group's.

@@ -5,10 +5,14 @@ import (
 	"time"
 
 	"github.com/apiary-net/hived/wire"
+	"github.com/apiary-net/hived/wire/invariants"
 )
 
 // Step takes one event and returns what is to be done, in order.
 func (m *Machine) Step(now time.Time, ev Event) []Command {
+	if invariants.On {
+		defer m.check()
+	}
 	switch ev := ev.(type) {
 	case Due:
 		return m.due(now, ev.Connected)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/apiary-net/hived/wire"
+	"github.com/apiary-net/hived/wire/invariants"
 )
 
 // Rules of the roster and the table.
@@ -46,7 +47,16 @@ func Compose(g *wire.Genesis, run wire.RunID, h History, in Inputs) (*wire.Recor
 	return settingAfter(g, run, h).Compose(in)
 }
 
+// Compose is Compose in a setting.
 func (s Setting) Compose(in Inputs) (*wire.Record, error) {
+	rec, err := s.compose(in)
+	if invariants.On && err == nil {
+		s.checkRecord(rec)
+	}
+	return rec, err
+}
+
+func (s Setting) compose(in Inputs) (*wire.Record, error) {
 	if s.Prev.Last {
 		return nil, errors.New("compose record: the run has ended")
 	}
@@ -71,7 +81,7 @@ func (s Setting) Validate(r *wire.Record) error {
 	if err != nil {
 		return fmt.Errorf("validate record %d: %w", r.Round, err)
 	}
-	want, err := s.Compose(in)
+	want, err := s.compose(in)
 	if err != nil {
 		return err
 	}

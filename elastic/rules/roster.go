@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/apiary-net/hived/wire"
+	"github.com/apiary-net/hived/wire/invariants"
 )
 
 // seat makes the roster and the table of the record: who is active in the next
@@ -179,6 +180,9 @@ func (c *composer) positions() error {
 	c.rec.Returned = normal(back, true)
 	if len(c.rec.Returned) > maxReturned {
 		c.rec.Returned = c.rec.Returned[:maxReturned]
+	}
+	if invariants.On {
+		c.checkPositions()
 	}
 	return nil
 }

@@ -109,12 +109,10 @@ func FuzzLoadState(f *testing.F) {
 			return
 		}
 		finite(t, "state", s.Params)
-		named, err := wire.OpenManifest(id, manifest)
-		if err != nil || len(s.Params) != m.params || len(s.Buffers) != 0 || len(s.Outer) != 0 {
-			t.Fatalf("%d parameters, %d buffers, %d of the outer step: %v", len(s.Params), len(s.Buffers), len(s.Outer), err)
+		if len(s.Params) != m.params || len(s.Buffers) != 0 || len(s.Outer) != 0 {
+			t.Fatalf("%d parameters, %d buffers, %d of the outer step", len(s.Params), len(s.Buffers), len(s.Outer))
 		}
-		// Nobody attests a version in bfloat16, but its blocks can be read.
-		if again, err := m.NewState(3, s.Params, s.Buffers, s.Outer); err != nil || named.Vectors[0].Type == "f32" && again.ID != id {
+		if again, err := m.NewState(3, s.Params, s.Buffers, s.Outer); err != nil || again.ID != id {
 			t.Errorf("the state that %s names is %s: %v", id.Short(), again.ID.Short(), err)
 		}
 		if _, err := m.LoadMerged(t.Context(), id, get); err == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/apiary-net/hived/tensorops/num"
 	"github.com/apiary-net/hived/wire"
@@ -92,12 +93,24 @@ func (m *Model) Blocks(s *State, put func([]byte) (wire.CID, error)) error {
 
 // LoadState fetches a version by its CID.
 func (m *Model) LoadState(ctx context.Context, round uint64, id wire.CID, get GetBlock) (*State, error) {
-	v, err := LoadVectors(ctx, m.digest, id, map[string]int{"params": m.params, "buffers": m.schema.Buffers(), "outer": m.OuterLen()}, get)
+	man, err := openManifest(ctx, m.digest, id, get)
 	if err != nil {
 		return nil, err
 	}
-	if len(v["params"]) != m.params {
-		return nil, errors.New("state has no parameters")
+	want := map[string]int{"params": m.params, "buffers": m.schema.Buffers(), "outer": m.OuterLen()}
+	var names []string
+	for _, name := range []string{"params", "buffers", "outer"} {
+		if want[name] > 0 {
+			names = append(names, name)
+		}
+	}
+	// Others could be read, but kept they would have another name.
+	if !slices.EqualFunc(man.Vectors, names, func(v wire.Vector, name string) bool { return v.Name == name && v.Type == "f32" }) {
+		return nil, fmt.Errorf("load version %s: its manifest is not that of a state", id.Short())
+	}
+	v, err := loadVectors(ctx, man, id, want, get)
+	if err != nil {
+		return nil, err
 	}
 	return &State{Round: round, Params: v["params"], Buffers: v["buffers"], Outer: v["outer"], ID: id}, nil
 }
@@ -111,17 +124,29 @@ func blockManifest(id wire.CID) wire.CID { return wire.RawDigestCID(id.Digest())
 // LoadVectors fetches and decodes the vectors that the manifest id names. want
 // gives the length that each must have; other vectors are refused.
 func LoadVectors(ctx context.Context, schema wire.Digest, id wire.CID, want map[string]int, get GetBlock) (map[string][]float32, error) {
-	var m wire.Manifest
-	err := get(ctx, []wire.CID{blockManifest(id)}, func(_ wire.CID, b []byte) (err error) {
+	m, err := openManifest(ctx, schema, id, get)
+	if err != nil {
+		return nil, err
+	}
+	return loadVectors(ctx, m, id, want, get)
+}
+
+// openManifest fetches the manifest id, which must be of a model.
+func openManifest(ctx context.Context, schema wire.Digest, id wire.CID, get GetBlock) (m wire.Manifest, err error) {
+	err = get(ctx, []wire.CID{blockManifest(id)}, func(_ wire.CID, b []byte) (err error) {
 		m, err = wire.OpenManifest(id, b)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("load manifest %s: %w", id.Short(), err)
+		return m, fmt.Errorf("load manifest %s: %w", id.Short(), err)
 	}
 	if m.Schema != schema {
-		return nil, fmt.Errorf("load manifest %s: it is of another model", id.Short())
+		return m, fmt.Errorf("load manifest %s: it is of another model", id.Short())
 	}
+	return m, nil
+}
+
+func loadVectors(ctx context.Context, m wire.Manifest, id wire.CID, want map[string]int, get GetBlock) (map[string][]float32, error) {
 	out := map[string][]float32{}
 	type place struct {
 		dst   []float32
@@ -148,7 +173,7 @@ func LoadVectors(ctx context.Context, schema wire.Digest, id wire.CID, want map[
 			return nil, fmt.Errorf("load manifest %s: vector %q is missing", id.Short(), name)
 		}
 	}
-	err = get(ctx, ids, func(id wire.CID, b []byte) error {
+	err := get(ctx, ids, func(id wire.CID, b []byte) error {
 		if !id.Names(b) {
 			return fmt.Errorf("block %s: bytes do not match", id.Short())
 		}
