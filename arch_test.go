@@ -40,7 +40,7 @@ var table = []layer{
 	{folder: "train/weights", role: "model files, and files that are whole or not there", own: []string{"wire"}, third: []string{"github.com/google/renameio/v2"}},
 	{folder: "train/data", role: "data sets: formats, splits, order of samples", own: []string{"wire", "tensorops/num", "train/weights"}},
 	{folder: "train/nets", role: "models by name and sizes", own: []string{"wire", "tensorops", "tensorops/num", "train/data", "train/weights"}},
-	{folder: "train", role: "local training: data in, update out; training on one machine", own: []string{"tensorops", "tensorops/num", "wire", "train/data", "train/nets", "train/weights"}},
+	{folder: "train", role: "local training: data in, update out; training on one machine", own: []string{"tensorops", "tensorops/num", "wire", "train/data", "train/nets", "train/weights"}, tests: []string{"daemon/exit"}},
 	{folder: "gossip", role: "find peers, announce digests, move bodies", own: []string{"wire"}, third: []string{"github.com/libp2p/", "github.com/multiformats/go-multiaddr"}},
 	{folder: "shards", role: "content-addressed, erasure-coded model state", own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
 	{folder: "ledger", role: "signed append-only log, its proofs and its witnesses", own: []string{"wire", "wire/invariants"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},

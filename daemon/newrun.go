@@ -15,7 +15,7 @@ import (
 // task's defaults.
 type RunSpec struct {
 	Name       string `json:"name"`
-	Task       string `json:"task"` // mnist or text
+	Task       string `json:"task"` // see train.Tasks
 	Preset     string `json:"preset"`
 	Rounds     uint64 `json:"rounds"`
 	Steps      uint32 `json:"steps"` // of a round

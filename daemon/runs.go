@@ -197,13 +197,7 @@ func (r *run) openStores(dir string, root wire.Digest) (err error) {
 	}
 	r.net = &runNet{Members: gossip.NewMembers(d.node, protoSay), node: d.node}
 	r.witness = ledger.NewWitness(heads, r.log, witnessPeers{r})
-	agree := gpbft.NewAgreement(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: func(slot []byte) []byte {
-		b, err := kv.Get(append([]byte("slot/"), slot...))
-		if err != nil {
-			return nil
-		}
-		return b
-	}})
+	agree := gpbft.NewAgreement(gpbft.Config{Key: d.key, Run: r.id, Logger: d.log, Slot: elastic.Slots(kv)})
 	r.runner, err = elastic.New(elastic.Config{Genesis: &r.genesis, Run: r.id, Key: d.key, Trainer: r.trainer, Net: r.net, KV: kv,
 		Bodies: bodyStore{r.bodies, r.snaps.store}, States: r.states, Snapshots: r.snaps, Log: r.witness, Agree: agree, DataRoot: root, Observe: r.observe, Logger: d.log})
 	if err != nil {

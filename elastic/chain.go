@@ -136,14 +136,18 @@ func (c *chain) putBase(cert *wire.Cert) error {
 	return c.kv.Apply([][2][]byte{{baseKey, wire.Marshal(cert)}}, nil, true)
 }
 
-func (c *chain) base() *wire.Cert {
+// base returns the newest certificate of a base decision, or nil.
+func (c *chain) base() (*wire.Cert, error) {
 	b, err := c.kv.Get(baseKey)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	cert := new(wire.Cert)
+	if err == nil {
+		err = wire.Unmarshal(b, cert, wire.MaxMessage)
+	}
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("read the newest base decision: %w", err)
 	}
-	var cert wire.Cert
-	if wire.Unmarshal(b, &cert, wire.MaxMessage) != nil {
-		return nil
-	}
-	return &cert
+	return cert, nil
 }

@@ -45,7 +45,11 @@ func (r *Runner) Answer(ctx context.Context, b []byte) (*wire.PullAnswer, error)
 		}
 		ans.Items = append(ans.Items, raw)
 	}
-	if base := r.chain.base(); base != nil && base.Instance >= req.Instance && base.Instance < next {
+	base, err := r.chain.base()
+	if err != nil {
+		return nil, err
+	}
+	if base != nil && base.Instance >= req.Instance && base.Instance < next {
 		ans.Base = wire.Marshal(base)
 	}
 	known := map[string]bool{}

@@ -110,6 +110,7 @@ type Runner struct {
 	committed uint64 // round in which another member has said its header
 	left      bool   // this peer may go
 	troubled  bool
+	unread    error           // why a slot could not be read as the run was restored
 	ctx       context.Context // of the loop; set by Run, for its tasks
 }
 
@@ -202,7 +203,11 @@ func (r *Runner) restore() error {
 	if err != nil {
 		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
 	}
-	if b := r.chain.base(); b != nil && len(h) > 0 && b.Instance >= next && b.Base == h.Head().Digest() {
+	b, err := r.chain.base()
+	if err != nil {
+		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), err)
+	}
+	if b != nil && len(h) > 0 && b.Instance >= next && b.Base == h.Head().Digest() {
 		next = b.Instance + 1
 		r.cfg.Agree.Final(b.Instance, nil)
 	}
@@ -215,6 +220,9 @@ func (r *Runner) restore() error {
 		r.mach.Restore(r.env.Now(), h, next, start, r.work.state.Round, r.work.state.ID)
 		r.cache.turn(h.Head())
 		r.progress.Store(&progress{h.Head()})
+	}
+	if r.unread != nil {
+		return fmt.Errorf("restore run %s: %w", r.cfg.Run.Short(), r.unread)
 	}
 	return nil
 }
@@ -377,24 +385,32 @@ func (r *Runner) seal(c decide.Say) (wire.Envelope, error) {
 	return env, nil
 }
 
-// slotHeld returns the statement in a slot, if there is one.
-func (r *Runner) slotHeld(name string) (wire.Envelope, bool) {
+// slotHeld returns the statement in a slot, if there is one. A slot that cannot be
+// read is not an empty one.
+func (r *Runner) slotHeld(name string) (env wire.Envelope, held bool, err error) {
 	b, err := r.cfg.KV.Get([]byte(slotPrefix + name))
-	if err != nil {
-		return wire.Envelope{}, false
+	if errors.Is(err, fs.ErrNotExist) {
+		return env, false, nil
 	}
-	env, err := wire.OpenBlock(b)
-	return env, err == nil
+	if err == nil {
+		env, err = wire.OpenBlock(b)
+	}
+	if err != nil {
+		return env, false, fmt.Errorf("read slot %s: %w", name, err)
+	}
+	return env, true, nil
 }
 
 // lastHave returns the newest HAVE of a kind that this peer signed for a round.
 func (r *Runner) lastHave(kind wire.Kind, round uint64) *wire.Have {
-	env, ok := r.slotHeld(decide.Slot(kind.String(), round))
-	var h wire.Have
-	if !ok || env.Decode(&h) != nil {
+	env, held, err := r.slotHeld(decide.Slot(kind.String(), round))
+	if err != nil || !held {
+		r.unread = errors.Join(r.unread, err)
 		return nil
 	}
-	return &h
+	h, err := wire.Read[wire.Have](env)
+	r.unread = errors.Join(r.unread, err)
+	return h
 }
 
 // engineStart is what the engine begins an instance with.

@@ -2,7 +2,9 @@ package elastic
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 
@@ -16,6 +18,17 @@ const (
 	// an older one is refused by everybody.
 	slotsKept = 64
 )
+
+// Slots returns what reads sign-once slots of votes in kv: nil for an empty one.
+func Slots(kv KV) func(slot []byte) ([]byte, error) {
+	return func(slot []byte) ([]byte, error) {
+		b, err := kv.Get(append([]byte(slotPrefix), slot...))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return b, err
+	}
+}
 
 // slotNumber returns the round or instance of a slot's key.
 func slotNumber(key string) (uint64, bool) {

@@ -2,11 +2,13 @@ package elastic
 
 import (
 	"encoding/binary"
+	"errors"
 	"io/fs"
 	"strings"
 	"testing"
 
 	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/wire"
 )
 
 // mapKV is the least KV.
@@ -62,5 +64,36 @@ func TestOnlySlotsLongDecidedArePruned(t *testing.T) {
 	}
 	if _, ok := kv["slot/start/0"]; !ok || len(kv["rec/x"]) != 0 {
 		t.Fatal("more than slots was pruned")
+	}
+}
+
+// brokenKV is a KV that cannot be read.
+type brokenKV struct{ mapKV }
+
+var errBroken = errors.New("input/output error")
+
+func (brokenKV) Get([]byte) ([]byte, error) { return nil, errBroken }
+
+// A read that fails is told apart from an empty slot wherever something is signed
+// after it.
+func TestUnreadableSlotsAreNotEmpty(t *testing.T) {
+	if b, err := Slots(mapKV{})([]byte("vote/x")); b != nil || err != nil {
+		t.Errorf("an empty slot gives %q, %v", b, err)
+	}
+	if b, err := Slots(mapKV{"slot/vote/x": "v"})([]byte("vote/x")); string(b) != "v" || err != nil {
+		t.Errorf("a slot gives %q, %v", b, err)
+	}
+	if _, err := Slots(brokenKV{})([]byte("vote/x")); !errors.Is(err, errBroken) {
+		t.Errorf("a vote's slot that cannot be read: %v", err)
+	}
+	r := &Runner{cfg: Config{KV: brokenKV{}}}
+	if _, held, err := r.slotHeld("header/1"); held || !errors.Is(err, errBroken) {
+		t.Errorf("a header's slot that cannot be read: held %v, %v", held, err)
+	}
+	if r.lastHave(wire.KindHave, 1); !errors.Is(r.unread, errBroken) {
+		t.Errorf("a HAVE's slot that cannot be read: %v", r.unread)
+	}
+	if _, err := (&chain{kv: brokenKV{}}).base(); !errors.Is(err, errBroken) {
+		t.Errorf("a base decision that cannot be read: %v", err)
 	}
 }

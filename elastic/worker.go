@@ -148,7 +148,11 @@ func (r *Runner) pause(ctx context.Context, d time.Duration) bool {
 // be signed. If an earlier life signed one, that contribution is sent again if
 // its body was kept, and else this peer stays silent in the round.
 func (w *worker) train(ctx context.Context, c decide.Train) (*wire.Header, error) {
-	if env, ok := w.r.slotHeld(decide.Slot("header", c.Plan.Round)); ok {
+	env, held, err := w.r.slotHeld(decide.Slot("header", c.Plan.Round))
+	if err != nil {
+		return nil, err
+	}
+	if held {
 		var h wire.Header
 		if err := env.Decode(&h); err != nil {
 			return nil, err
@@ -230,12 +234,24 @@ func (w *worker) nonce(round uint64) []byte {
 	return n[:]
 }
 
+// fatalError means that this peer must stop, not only that a round failed: whether its
+// log holds an entry is not known, and nothing more may be signed.
+type fatalError struct{ err error }
+
+func (e *fatalError) Error() string { return e.err.Error() }
+func (e *fatalError) Unwrap() error { return e.err }
+
 // apply makes the version that a decided record gives, or comes nearer to it,
 // and tells the machine.
 func (w *worker) apply(ctx context.Context, c decide.Apply) {
 	merged, err := w.advance(ctx, c)
 	if err != nil {
 		if ctx.Err() != nil {
+			return
+		}
+		var fatal *fatalError
+		if errors.As(err, &fatal) {
+			_ = w.r.ask(ctx, func() error { return err }) // which ends the run
 			return
 		}
 		w.r.log.Warn("version not made yet", "round", c.Record.Round, "err", err)
@@ -311,7 +327,11 @@ func (w *worker) adopt(ctx context.Context, s *version.State, merged wire.CID) e
 		return fmt.Errorf("adopt version %d: %w", s.Round, err)
 	}
 	var entries []wire.EntryBody
-	if env, ok := w.r.slotHeld(decide.Slot("header", s.Round)); ok {
+	env, held, err := w.r.slotHeld(decide.Slot("header", s.Round))
+	if err != nil {
+		return fmt.Errorf("adopt version %d: %w", s.Round, err)
+	}
+	if held {
 		entries = append(entries, wire.EntryBody{Kind: wire.EntryContribution, Ref: wire.RawDigestCID(env.Digest()), Parent: w.state.ID, Round: s.Round})
 	}
 	entries = append(entries,
@@ -329,7 +349,7 @@ func (w *worker) adopt(ctx context.Context, s *version.State, merged wire.CID) e
 		return fmt.Errorf("keep bodies of round %d: %w", s.Round, err)
 	}
 	if _, err := w.r.cfg.Log.Append(ctx, entries); err != nil {
-		return fmt.Errorf("log version %d: %w", s.Round, err)
+		return &fatalError{fmt.Errorf("log version %d: %w", s.Round, err)}
 	}
 	w.state = s
 	return nil

@@ -70,3 +70,40 @@ func chainOf(n *Node, last uint64) error {
 	}
 	return err
 }
+
+// After a failed write of its log a peer signs nothing more: its run stops with the
+// cause, and goes on from what was durable when it is started again.
+func TestFailedWriteOfTheLogStopsThePeer(t *testing.T) {
+	s := scenario(t, "baseline", "swarm.peers=4", "swarm.min_peers=4", "swarm.rounds=6", "model.params=200", "swarm.seed=3", "expect.useful=0.9")
+	m, err := NewSim(s, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, broken, fails, stopped := m.Swarm.Nodes[1], errors.New("the write failed"), 0, ""
+	n.disk.bad = func(key []byte) error {
+		for _, runners := range []string{"rec/", "slot/", "base/", "state"} {
+			if strings.HasPrefix(string(key), runners) {
+				return nil
+			}
+		}
+		if fails > 0 || n.round != 2 {
+			return nil
+		}
+		fails++
+		return broken
+	}
+	r, err := m.Run(t.Context(), Options{Progress: func(Progress) {
+		for _, e := range m.Swarm.trail.last {
+			if e.Kind == "stopped" && stopped == "" {
+				stopped = e.Text
+				m.restart(n)
+			}
+		}
+	}})
+	if err != nil || r.Violates != nil || r.Failure != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if fails != 1 || !strings.Contains(stopped, "log version 3") || !strings.Contains(stopped, "the write failed") {
+		t.Fatalf("%d writes failed, the peer stopped with %q", fails, stopped)
+	}
+}

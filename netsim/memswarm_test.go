@@ -187,15 +187,8 @@ func (m *Mem) Start(ctx context.Context, i int) (*MemNode, error) {
 		m.nodes[key.Peer()] = n
 	}
 	m.mu.Unlock()
-	slot := func(s []byte) []byte {
-		b, err := n.kv.Get(append([]byte("slot/"), s...))
-		if err != nil {
-			return nil
-		}
-		return b
-	}
 	log := m.cfg.Logger.With("peer", key.Peer().Short())
-	n.agree = gpbft.NewAgreement(gpbft.Config{Key: key, Run: m.Run, Slot: slot, Logger: log})
+	n.agree = gpbft.NewAgreement(gpbft.Config{Key: key, Run: m.Run, Slot: elastic.Slots(n.kv), Logger: log})
 	r, err := elastic.New(elastic.Config{Genesis: &m.Genesis, Run: m.Run, Key: key, Trainer: &memTrainer{n: n, m: &simModel{cfg: ModelConfig{Kind: "quadratic", LR: 0.1}, schema: m.schema}}, Net: n, KV: n.kv,
 		Bodies: n.bodies, States: n.states, Log: memLog{}, Agree: n.agree, DataRoot: m.root, Observe: n.observe, Logger: log,
 		Rand: rand.New(rand.NewPCG(m.cfg.Seed, uint64(i)))})

@@ -91,13 +91,6 @@ func (n *Node) Start() error {
 	lf := &life{n: n, links: newLinks()}
 	lf.ctx, lf.cancel = sw.Loop.Context(sw.ctx, elastic.Forever)
 	kv := lifeKV{lf, n.disk.kv, true}
-	slot := func(s []byte) []byte {
-		b, err := kv.Get(append([]byte("slot/"), s...))
-		if err != nil {
-			return nil
-		}
-		return b
-	}
 	log := sw.log.With("peer", n.Index)
 	env := clock{sw.Loop, n}
 	var err error
@@ -108,7 +101,7 @@ func (n *Node) Start() error {
 		sw.check.fail(CheckLogs, "peer %d starts with %d entries, %d were acknowledged", n.Index, got, want)
 	}
 	sw.check.durable(n)
-	agree := gpbft.NewAgreement(gpbft.Config{Key: n.Key, Run: sw.Run, Slot: slot, Logger: log})
+	agree := gpbft.NewAgreement(gpbft.Config{Key: n.Key, Run: sw.Run, Slot: elastic.Slots(kv), Logger: log})
 	lf.runner, err = elastic.New(elastic.Config{Genesis: &sw.Genesis, Run: sw.Run, Key: n.Key, Trainer: sw.model.trainer(n, lf), Net: lf, KV: kv,
 		Bodies: lifeBlocks{lf, n.disk.bodies}, States: lifeBlocks{lf, n.disk.states}, Log: lf, Agree: agree, DataRoot: sw.root,
 		Observe: lf.observe, Logger: log, Env: env, Plans: sw.plans, Rand: rand.New(rand.NewPCG(sw.cfg.Seed, uint64(n.Index)<<16+uint64(n.lives)))})

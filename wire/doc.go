@@ -11,6 +11,10 @@
 // ed25519 signature over all of them under a domain tag. Seal makes one, Open
 // checks one. Open never returns an envelope whose signature is bad.
 //
+// What peers draw (leaders, groups, holders) is drawn by Ticket and Draw, from a seed
+// that nobody chose. What a genesis names of other packages (codecs, merge rules,
+// optimizers) is checked for its form only.
+//
 // The package knows no network, no disk and no clock. All values are plain data;
 // none of the functions keep references to the slices they are given unless
 // their comment says so.

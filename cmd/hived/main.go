@@ -97,8 +97,8 @@ On two hosts:  hived init && hived daemon   (first host, prints its address)
 	f.StringVar(&a.logForm, "log-format", "", "auto, text or json")
 	f.Float64Var(&a.timeout, "timeout", 60, "seconds to wait at most")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Fail(exit.Usage, err, "wrong flag") })
-	root.AddCommand(a.initCmd(), a.daemonCmd(), a.joinCmd(), a.statusCmd(), a.peersCmd(), a.idCmd(), a.runCmd(), a.demoCmd(),
-		a.modelCmd(), a.ledgerCmd(), a.shardCmd(), a.trainCmd(), a.generateCmd(), a.netsimCmd(), a.doctorCmd(), a.versionCmd(), helpTopic())
+	root.AddCommand(a.peerCmds()...)
+	root.AddCommand(a.runCmd(), a.demoCmd(), a.modelCmd(), a.ledgerCmd(), a.shardCmd(), a.trainCmd(), a.generateCmd(), a.netsimCmd(), a.doctorCmd(), a.versionCmd(), helpTopic())
 	root.Args = cobra.ArbitraryArgs // usageErrors refuses them with a hint and code 2
 	usageErrors(root)
 	return root

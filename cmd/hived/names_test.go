@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/apiary-net/hived/netsim"
 	"github.com/apiary-net/hived/tensorops/codec"
 	"github.com/apiary-net/hived/tensorops/merge"
 	"github.com/apiary-net/hived/train"
+	"github.com/apiary-net/hived/train/data"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -36,6 +38,22 @@ func TestNamesAreDocumented(t *testing.T) {
 				if !regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(n) + `([^\w-]|$)`).Match(b) {
 					t.Errorf("docs/%s does not name %s", page, n)
 				}
+			}
+		}
+	}
+}
+
+// TestCommentsOfKeysNameAll: the comments of a printed run file list names too.
+func TestCommentsOfKeysNameAll(t *testing.T) {
+	for _, c := range []struct {
+		of    reflect.Type
+		field string
+		names []string
+	}{{reflect.TypeFor[data.Spec](), "Format", data.Formats()}, {reflect.TypeFor[train.OptimizerSpec](), "Rule", train.Optimizers()}} {
+		f, ok := c.of.FieldByName(c.field)
+		for _, n := range c.names {
+			if !ok || !strings.Contains(f.Tag.Get("comment"), n) {
+				t.Errorf("the comment of %s.%s does not name %s", c.of, c.field, n)
 			}
 		}
 	}

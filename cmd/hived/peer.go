@@ -34,6 +34,11 @@ func table(c *cobra.Command) *tabwriter.Writer {
 	return tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 2, ' ', 0)
 }
 
+// peerCmds are the verbs about this peer and its daemon.
+func (a *app) peerCmds() []*cobra.Command {
+	return []*cobra.Command{a.initCmd(), a.daemonCmd(), a.joinCmd(), a.statusCmd(), a.peersCmd(), a.idCmd()}
+}
+
 func (a *app) initCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{Use: "init", Short: "Make an identity and a configuration file", Args: cobra.NoArgs,

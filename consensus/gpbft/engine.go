@@ -20,8 +20,8 @@ type Config struct {
 	Key wire.Key
 	Run wire.RunID
 	// Slot returns the value of a sign-once slot that an earlier life of this
-	// peer persisted, or nil.
-	Slot func(slot []byte) []byte
+	// peer persisted, or nil. While it cannot be read nothing is signed.
+	Slot func(slot []byte) ([]byte, error)
 	// MinDelta and MaxDelta bound the assumed one-way delay; default 50 ms and
 	// 10 s. Delta starts at MinDelta and concerns liveness only.
 	MinDelta, MaxDelta time.Duration
@@ -340,7 +340,12 @@ func (in *instance) RequestBroadcast(mb *gpbft.MessageBuilder) error {
 	}
 	p := wire.Marshal(in.tips.payload(&m.Vote))
 	slot := append([]byte("vote/"), slotOf(m.Vote.Instance, m.Vote.Round, uint64(m.Vote.Phase), 0)...)
-	if old := in.e.cfg.Slot(slot); old != nil && !bytes.Equal(old, p) {
+	old, err := in.e.cfg.Slot(slot)
+	if err != nil {
+		in.e.cfg.Logger.Error("slot cannot be read, staying silent", "instance", m.Vote.Instance, "phase", m.Vote.Phase.String(), "err", err)
+		return nil
+	}
+	if old != nil && !bytes.Equal(old, p) {
 		in.e.cfg.Logger.Warn("slot is signed already, staying silent", "instance", m.Vote.Instance, "phase", m.Vote.Phase.String())
 		return nil
 	}

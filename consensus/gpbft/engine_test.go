@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand"
 	"testing"
@@ -30,12 +31,14 @@ type node struct {
 	key   wire.Key
 	eng   *Engine
 	slots map[string][]byte
-	dead  bool
-	alarm int
-	certs []wire.Cert
-	table wire.Table
-	sw    *swarm
-	id    int
+	// unreadable is why slots cannot be read; nil: they can.
+	unreadable error
+	dead       bool
+	alarm      int
+	certs      []wire.Cert
+	table      wire.Table
+	sw         *swarm
+	id         int
 }
 
 type event struct {
@@ -86,7 +89,7 @@ func newSwarm(t *testing.T, powers []uint32, lo, hi time.Duration) *swarm {
 }
 
 func (n *node) restart() {
-	n.eng = New(Config{Key: n.key, Run: n.sw.run, Slot: func(b []byte) []byte { return n.slots[string(b)] }})
+	n.eng = New(Config{Key: n.key, Run: n.sw.run, Slot: func(b []byte) ([]byte, error) { return n.slots[string(b)], n.unreadable }})
 }
 
 func (s *swarm) push(at time.Time, to int, ev wire.EngineEvent, alarm int) {
@@ -349,4 +352,17 @@ func FuzzVote(f *testing.F) {
 			t.Fatal("vote decodes from two encodings")
 		}
 	})
+}
+
+// A slot that cannot be read is not an empty one: the peer signs nothing, and the others
+// decide without it.
+func TestUnreadableSlotIsSilence(t *testing.T) {
+	s := newSwarm(t, []uint32{1, 1, 1, 1}, time.Millisecond, 5*time.Millisecond)
+	s.nodes[3].unreadable = errors.New("input/output error")
+	base := wire.Tip{Record: wire.Sum([]byte("base"))}
+	value := wire.Tip{Round: 1, Record: wire.Sum([]byte("one"))}
+	s.decide(0, base, func(int) *wire.Tip { return &value })
+	if n := len(s.nodes[3].slots); n != 0 {
+		t.Fatalf("it has signed %d votes", n)
+	}
 }

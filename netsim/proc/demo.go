@@ -23,7 +23,7 @@ import (
 // DemoConfig of a demo.
 type DemoConfig struct {
 	Exe      string // the hived binary
-	Task     string // mnist or text
+	Task     string // see train.Tasks
 	Peers    int
 	Rounds   uint64 // 0: the preset's
 	Steps    uint32 // 0: the preset's
