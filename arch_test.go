@@ -47,7 +47,7 @@ var table = []layer{
 	{folder: "ledger/proof", role: "exports, written and verified without a daemon", own: []string{"wire", "ledger", "consensus", "consensus/gpbft", "elastic/rules", "elastic/version", "train", "train/nets", "train/weights", "daemon/exit"}, third: []string{"github.com/google/renameio/v2"}},
 	{folder: "consensus", role: "what counts in round r, decided once", own: []string{"wire"}},
 	{folder: "consensus/gpbft", role: "the engine on GPBFT", own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
-	{folder: "elastic", role: "runs a round: clocks, goroutines, disks and links of one peer", own: []string{"wire", "wire/invariants", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/merge"}},
+	{folder: "elastic", role: "runs a round: clocks, goroutines, disks and links of one peer", own: []string{"wire", "wire/invariants", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/merge"}, tests: []string{"elastic/rules/rulestest"}},
 	{folder: "elastic/rules", role: "plan, record, groups: pure functions of the records before", own: []string{"wire", "wire/invariants", "tensorops/num"}, tests: []string{"elastic/rules/rulestest"}},
 	{folder: "elastic/rules/rulestest", role: "runs for tests, signed as they want", own: []string{"wire", "elastic/rules"}},
 	{folder: "elastic/decide", role: "the decider: events in, commands out; no clock, no tensor", own: []string{"wire", "wire/invariants", "elastic/rules"}, tests: []string{"elastic/rules/rulestest"}},

@@ -66,7 +66,11 @@ func (c *chain) get(r uint64) (*wire.OpenedItem, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.OpenChainItem(b)
+	it, err := wire.OpenChainItem(b)
+	if err == nil && it.Rec.Round != r {
+		return nil, fmt.Errorf("what is kept as record %d is record %d", r, it.Rec.Round)
+	}
+	return it, err
 }
 
 // raw is get without decoding anything.
@@ -75,6 +79,7 @@ func (c *chain) raw(r uint64) ([]byte, error) { return c.kv.Get(recordKey(r)) }
 // walk calls f for every persisted record from round lo on, ascending, until one
 // is missing.
 func (c *chain) walk(lo uint64, f func(it *wire.OpenedItem) error) error {
+	var before *wire.Record
 	for r := lo; ; r++ {
 		it, err := c.get(r)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -83,6 +88,10 @@ func (c *chain) walk(lo uint64, f func(it *wire.OpenedItem) error) error {
 		if err != nil {
 			return fmt.Errorf("read record %d: %w", r, err)
 		}
+		if before != nil && it.Rec.Prev != before.Digest() {
+			return fmt.Errorf("read record %d: it does not follow record %s", r, before.Digest().Short())
+		}
+		before = it.Rec
 		if err := f(it); err != nil {
 			return err
 		}
