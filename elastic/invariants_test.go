@@ -7,12 +7,25 @@ import (
 	"testing"
 
 	"github.com/apiary-net/hived/elastic/decide"
+	"github.com/apiary-net/hived/elastic/rules/rulestest"
 	"github.com/apiary-net/hived/wire"
 )
 
 // What would be written wrongly, or was counted wrongly, is a panic.
 func TestInvariantsOfChainAndCache(t *testing.T) {
+	a, b := rulestest.New(2, nil), rulestest.New(2, func(g *wire.Genesis) { g.Seed = 7 })
+	begun := mapKV{string(recordKey(0)): string(wire.Marshal(wire.ChainItem{Record: b.History.Head().Bytes()}))}
+	next := a.Drive(t, 1)
+	cert := wire.Cert{V: 1, Value: next.Digest(), Signers: []uint32{0}, Sigs: make([]byte, 64)}
+	other := cert
+	other.Value = wire.Digest{}
+	certified := decide.PersistRecord{Record: next, Cert: &cert}
 	for want, f := range map[string]func(){
+		"elastic: record 1 is written, the one before it is not there": func() { t.Error((&chain{kv: mapKV{}}).put(certified)) },
+		"elastic: record 1 follows ":                                   func() { t.Error((&chain{kv: begun}).put(certified)) },
+		"with a certificate of 00000000": func() {
+			t.Error((&chain{kv: begun}).put(decide.PersistRecord{Record: next, Cert: &other}))
+		},
 		"elastic: record 3 is written as what cannot be read": func() {
 			c := &chain{kv: mapKV{}}
 			t.Error(c.put(decide.PersistRecord{Record: &wire.Record{Round: 3}, Item: []byte("a page of another book")}))
