@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"slices"
@@ -170,94 +169,32 @@ func (r *run) status(ctx context.Context) RunStatus {
 	return s
 }
 
-// checkLoopback refuses API addresses that others could reach.
-func checkLoopback(addr string) error {
-	if addr == "" {
-		return nil
+// routes are all of the API, as docs/api.md has it.
+func (d *Daemon) routes() map[string]http.Handler {
+	out := map[string]http.Handler{"GET /metrics": promhttp.HandlerFor(d.metrics.reg, promhttp.HandlerOpts{})}
+	for pattern, h := range map[string]http.HandlerFunc{
+		"GET /livez":                     func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") },
+		"GET /readyz":                    d.readyz,
+		"GET /version":                   func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": Version}, nil) },
+		"GET /api/v1/status":             func(w http.ResponseWriter, q *http.Request) { reply(w, d.status(q.Context()), nil) },
+		"GET /api/v1/peers":              func(w http.ResponseWriter, _ *http.Request) { reply(w, d.peers(), nil) },
+		"POST /api/v1/join":              d.join,
+		"POST /api/v1/runs":              d.postRun,
+		"POST /api/v1/runs/{run}/start":  d.postStart,
+		"POST /api/v1/runs/{run}/stop":   d.postStop,
+		"POST /api/v1/runs/{run}/export": d.postExport,
+		"GET /api/v1/runs/{run}":         d.getRun,
+		"GET /api/v1/runs/{run}/rounds":  d.getRounds,
+		"GET /api/v1/runs/{run}/genesis": d.getGenesis,
+		"GET /api/v1/runs/{run}/ledger":  d.getLedger,
+		"GET /api/v1/runs/{run}/shards":  d.getShards,
+	} {
+		out[pattern] = h
 	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("%s is not a loopback address; the API is for this machine only", addr)
-	}
-	return nil
-}
-
-func (d *Daemon) listen() ([]net.Listener, error) {
-	l, err := d.listenAPI("unix", d.cfg.API.Socket)
-	if err != nil {
-		return nil, exit.Fail(exit.Resource, err, "listen on the API socket")
-	}
-	out := []net.Listener{l}
-	if d.cfg.API.HTTP != "" {
-		t, err := d.listenAPI("tcp", d.cfg.API.HTTP)
-		if err != nil {
-			return nil, errors.Join(exit.Fail(exit.Resource, err, "listen on %s", d.cfg.API.HTTP), l.Close())
-		}
-		out = append(out, t)
-	}
-	return out, nil
-}
-
-func isServerClosed(err error) bool { return errors.Is(err, http.ErrServerClosed) }
-
-// server builds the API. On loopback it answers only to local names, so that no
-// web page can reach it through a rebound name, and changes need the header that
-// a browser does not send by itself.
-func (d *Daemon) server() *http.Server {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", d.readyz)
-	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]string{"version": Version}, nil) })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics.reg, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, q *http.Request) { reply(w, d.status(q.Context()), nil) })
-	mux.HandleFunc("GET /api/v1/peers", func(w http.ResponseWriter, _ *http.Request) { reply(w, d.peers(), nil) })
-	mux.HandleFunc("POST /api/v1/join", d.join)
-	mux.HandleFunc("POST /api/v1/runs", d.postRun)
-	mux.HandleFunc("POST /api/v1/runs/{run}/start", d.postStart)
-	mux.HandleFunc("POST /api/v1/runs/{run}/stop", d.postStop)
-	mux.HandleFunc("POST /api/v1/runs/{run}/export", d.postExport)
-	mux.HandleFunc("GET /api/v1/runs/{run}", d.getRun)
-	mux.HandleFunc("GET /api/v1/runs/{run}/rounds", d.getRounds)
-	mux.HandleFunc("GET /api/v1/runs/{run}/genesis", d.getGenesis)
-	mux.HandleFunc("GET /api/v1/runs/{run}/ledger", d.getLedger)
-	mux.HandleFunc("GET /api/v1/runs/{run}/shards", d.getShards)
 	for path, h := range map[string]http.HandlerFunc{"/": pprof.Index, "/profile": pprof.Profile, "/trace": pprof.Trace, "/symbol": pprof.Symbol, "/cmdline": pprof.Cmdline} {
-		mux.Handle("GET /debug/pprof"+path, unixOnly(h))
+		out["GET /debug/pprof"+path] = unixOnly(h)
 	}
-	return &http.Server{Handler: guard(mux), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
-}
-
-// unixOnly hides h from everybody but those who may open the socket.
-func unixOnly(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if a, ok := q.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || a.Network() != "unix" {
-			http.NotFound(w, q)
-			return
-		}
-		h.ServeHTTP(w, q)
-	})
-}
-
-func guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		host := q.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		if ip := net.ParseIP(host); host != "localhost" && host != "hived" && (ip == nil || !ip.IsLoopback()) {
-			http.Error(w, "host is not allowed", http.StatusForbidden)
-			return
-		}
-		if q.Method != http.MethodGet && q.Header.Get("Content-Type") != "application/json" {
-			http.Error(w, "changes need Content-Type: application/json", http.StatusUnsupportedMediaType)
-			return
-		}
-		q.Body = http.MaxBytesReader(w, q.Body, 1<<20)
-		next.ServeHTTP(w, q)
-	})
+	return out
 }
 
 // ErrorBody is what the API answers instead of a result.
