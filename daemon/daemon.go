@@ -91,7 +91,7 @@ func (d *Daemon) open() error {
 	d.node.Handle(protoSlice, wire.MaxSlice, d.toRun(func(r *run, from wire.PeerID, b []byte) { r.runner.Slice(from, b) }))
 	d.node.Handle(protoSay, wire.MaxSaid, d.toRun((*run).said))
 	d.node.Notify(func(p wire.PeerID, up bool) {
-		d.eachRun(func(r *run) { r.connected(p, up) })
+		d.eachRun(func(r *run) { r.links.put(p, up) })
 	})
 	return nil
 }

@@ -38,6 +38,7 @@ type run struct {
 	net     *runNet
 	cancel  context.CancelFunc
 	done    chan struct{}
+	links   *linkQueue
 	err     error // of the runner; valid when done is closed
 
 	progress progress
@@ -92,7 +93,8 @@ func (d *Daemon) runDir(id wire.RunID) string {
 }
 
 // StartRun takes part in the run of a sealed genesis. A run that is in progress
-// here, or that a start is just resuming, is no error.
+// here, or that a start is just resuming, is no error; one that has stopped with an
+// error is opened anew.
 func (d *Daemon) StartRun(sealed []byte) (wire.RunID, error) {
 	g, id, err := version.OpenGenesis(sealed)
 	if err == nil {
@@ -103,18 +105,19 @@ func (d *Daemon) StartRun(sealed []byte) (wire.RunID, error) {
 	}
 	d.starting.Lock() // a run's stores can be opened once
 	defer d.starting.Unlock()
-	d.mu.RLock()
-	_, running := d.runs[id]
-	d.mu.RUnlock()
-	if running {
+	if d.inProgress(id) {
 		return id, nil
 	}
 	r, err := d.openRun(g, id, sealed)
 	if err != nil {
 		return id, err
 	}
+	if err := d.setRunState(id, "started"); err != nil {
+		r.close()
+		return id, err
+	}
 	d.mu.Lock()
-	if _, ok := d.runs[id]; ok || d.ctx == nil {
+	if d.ctx == nil {
 		d.mu.Unlock()
 		r.close()
 		return id, nil
@@ -124,14 +127,37 @@ func (d *Daemon) StartRun(sealed []byte) (wire.RunID, error) {
 	r.cancel = cancel
 	group := d.group
 	d.mu.Unlock()
-	if err := d.kv.Apply([][2][]byte{{runStateKey(id), []byte("started")}}, nil, true); err != nil {
-		d.log.Error("run will not resume by itself", "run", id.Short(), "err", err)
-	}
 	group.Go(func() error {
 		r.main(ctx)
 		return nil
 	})
 	return id, nil
+}
+
+// inProgress reports whether a run is in progress here, and forgets one that has
+// stopped. The caller holds d.starting.
+func (d *Daemon) inProgress(id wire.RunID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.runs[id]
+	if r == nil {
+		return false
+	}
+	select {
+	case <-r.done:
+		delete(d.runs, id)
+		return false
+	default:
+		return true
+	}
+}
+
+// setRunState writes down whether a run is resumed by the next life.
+func (d *Daemon) setRunState(id wire.RunID, state string) error {
+	if err := d.kv.Apply([][2][]byte{{runStateKey(id), []byte(state)}}, nil, true); err != nil {
+		return exit.Fail(exit.Resource, err, "write down that run %s is %s", id.Short(), state)
+	}
+	return nil
 }
 
 func runStateKey(id wire.RunID) []byte { return append([]byte("daemon/run/"), id[:]...) }
@@ -141,9 +167,6 @@ func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, er
 	dir := d.runDir(id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, exit.Fail(exit.Resource, err, "make run directory")
-	}
-	if err := renameio.WriteFile(filepath.Join(dir, "genesis"), sealed, 0o600); err != nil {
-		return nil, exit.Fail(exit.Resource, err, "keep genesis")
 	}
 	data, err := train.OpenDataOf(g.Data[0], d.cfg.Data)
 	if err != nil {
@@ -161,9 +184,14 @@ func (d *Daemon) openRun(g wire.Genesis, id wire.RunID, sealed []byte) (*run, er
 		return nil, exit.Fail(exit.Incompatible, err, "run %s needs model %q", g.Name, g.Model.Name)
 	}
 	if s := t.Schema(); s.Digest() != g.Schema {
+		_ = t.Close() // the first error says why
 		return nil, exit.Fail(exit.Incompatible, nil, "model %q here has schema %s, run %s wants %s", g.Model.Name, s.Digest().Short(), g.Name, g.Schema.Short())
 	}
-	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: t, done: make(chan struct{})}
+	r := &run{d: d, id: id, genesis: g, sealed: sealed, trainer: t, done: make(chan struct{}), links: newLinkQueue()}
+	if err := renameio.WriteFile(filepath.Join(dir, "genesis"), sealed, 0o600); err != nil {
+		r.close()
+		return nil, exit.Fail(exit.Resource, err, "keep genesis")
+	}
 	if err := r.openStores(dir, root); err != nil {
 		r.close()
 		return nil, err
@@ -243,6 +271,11 @@ func (r *run) main(ctx context.Context) {
 		defer wg.Done()
 		r.witness.Run(ctx)
 	}()
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		r.links.run(ctx, r.runner.Connected)
+	}()
 	r.err = r.runner.Run(ctx)
 	if r.err != nil {
 		r.d.log.Error("run stopped", "run", r.id.Short(), "err", r.err)
@@ -264,21 +297,6 @@ func (r *run) said(from wire.PeerID, b []byte) {
 	case decide.Reject:
 		r.d.node.Blame(from)
 	}
-}
-
-func (r *run) connected(p wire.PeerID, up bool) {
-	r.d.mu.RLock()
-	ctx, group := r.d.ctx, r.d.group
-	r.d.mu.RUnlock()
-	if ctx == nil {
-		return
-	}
-	group.Go(func() error {
-		cctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		r.runner.Connected(cctx, p, up)
-		return nil
-	})
 }
 
 func (r *run) close() {
@@ -334,19 +352,24 @@ func (d *Daemon) resume() error {
 	return errors.Join(errs...)
 }
 
-// StopRun leaves a run; it does not resume by itself any more.
+// StopRun leaves a run; it does not resume by itself any more. Where that cannot be
+// written down the run goes on.
 func (d *Daemon) StopRun(ctx context.Context, id wire.RunID) error {
-	d.mu.Lock()
+	d.starting.Lock()
+	defer d.starting.Unlock()
+	d.mu.RLock()
 	r := d.runs[id]
-	delete(d.runs, id)
-	d.mu.Unlock()
+	d.mu.RUnlock()
 	if r == nil {
 		return exit.Fail(exit.Usage, nil, "run %s is not in progress here; see hived run ls", id.Short())
 	}
-	if err := d.kv.Apply([][2][]byte{{runStateKey(id), []byte("stopped")}}, nil, true); err != nil {
+	if err := d.setRunState(id, "stopped"); err != nil {
 		return err
 	}
 	r.leave(ctx)
 	r.stop()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.runs, id)
 	return nil
 }

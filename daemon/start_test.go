@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/apiary-net/hived/daemon/exit"
 )
 
 // started runs a daemon on loopback until the test ends and returns it with a
@@ -97,4 +100,38 @@ func TestStartRunAtOnce(t *testing.T) {
 	if n := len(d.allRuns()); n != 1 {
 		t.Errorf("%d runs are in progress", n)
 	}
+	// One whose runner has ended is opened anew, not taken for one that goes on.
+	was, err := d.runOf(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was.stop()
+	if _, err := d.StartRun(sealed); err != nil {
+		t.Fatal(err)
+	}
+	now, err := d.runOf(id)
+	if err != nil || now == was {
+		t.Fatalf("the stopped run was not opened anew (%v)", err)
+	}
+	if _, err := now.runner.Status(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	// What cannot be written down is not done by half.
+	whole := d.kv
+	d.kv = fullKV{whole}
+	if err := d.StopRun(limited(t), id); exit.CodeOf(err) != exit.Resource {
+		t.Errorf("a stop that cannot be written down: %v", err)
+	}
+	if r, err := d.runOf(id); err != nil || r != now {
+		t.Errorf("the run that could not be stopped is gone (%v)", err)
+	}
+	d.kv = whole
+	if err := d.StopRun(limited(t), id); err != nil {
+		t.Error(err)
+	}
 }
+
+// fullKV is a store on a full disk.
+type fullKV struct{ KV }
+
+func (fullKV) Apply([][2][]byte, [][]byte, bool) error { return syscall.ENOSPC }

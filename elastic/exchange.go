@@ -209,13 +209,14 @@ func (r *Runner) takeBody(ctx context.Context, c decide.FetchBody) (nonce []byte
 	}
 	round, get := c.Env.Round, r.getOf(func() []wire.PeerID { return append([]wire.PeerID{c.Env.Sender}, others...) })
 	keep := c.Env.Sender == r.self || mine != nil || rules.Holds(c.Env.Digest(), c.Env.Sender, r.self, others)
+	var unkept error // what a HAVE says that this peer holds it must hold
 	got := func(id wire.CID, b []byte) {
 		r.cache.put(round, id, b)
 		if !keep {
 			return
 		}
 		if _, err := r.cfg.Bodies.Put(round, b); err != nil {
-			r.log.Error("body not kept", "round", round, "err", err)
+			unkept = fmt.Errorf("keep body: %w", err)
 		}
 	}
 	if r.cfg.Genesis.Preset.Cadence.Window {
@@ -232,13 +233,13 @@ func (r *Runner) takeBody(ctx context.Context, c decide.FetchBody) (nonce []byte
 		if body == nil {
 			return nil, nil, errors.New("index block did not come")
 		}
-		return body.Nonce, body.Merged, nil
+		return body.Nonce, body.Merged, unkept
 	}
 	body, err := r.model.FetchBody(ctx, &c.Header, mine, get, got)
 	if err != nil {
 		return nil, nil, err
 	}
-	return body.Nonce, nil, nil
+	return body.Nonce, nil, unkept
 }
 
 // Leave says good-bye: it returns when a record has put this peer to rest and its

@@ -149,8 +149,11 @@ func (r *Runner) checkItem(raw []byte) (decide.Event, error) {
 			return nil, nil
 		}
 		env, err := wire.OpenBlock(it.Start)
-		if err != nil || env.Kind != wire.KindProposal || env.Run != r.cfg.Run || env.Sender != r.cfg.Genesis.Creator || !bytes.Equal(env.Body, it.Record) {
-			return nil, fmt.Errorf("start record is not the creator's: %w", errors.Join(err))
+		if err != nil {
+			return nil, fmt.Errorf("start record: %w", err)
+		}
+		if env.Kind != wire.KindProposal || env.Run != r.cfg.Run || env.Sender != r.cfg.Genesis.Creator || !bytes.Equal(env.Body, it.Record) {
+			return nil, errors.New("start record is not the creator's")
 		}
 		return decide.Started{Record: rec, Env: env}, nil
 	}
@@ -158,8 +161,11 @@ func (r *Runner) checkItem(raw []byte) (decide.Event, error) {
 		return nil, nil
 	}
 	c, err := it.OpenCert()
-	if err != nil || c == nil || c.Value != rec.Digest() || c.Base != head.Digest() || c.Instance < r.next {
-		return nil, fmt.Errorf("record %d has no fitting certificate: %w", rec.Round, errors.Join(err))
+	if err != nil {
+		return nil, fmt.Errorf("certificate of record %d: %w", rec.Round, err)
+	}
+	if c == nil || c.Value != rec.Digest() || c.Base != head.Digest() || c.Instance < r.next {
+		return nil, fmt.Errorf("record %d has no fitting certificate", rec.Round)
 	}
 	if err := r.cfg.Agree.Verify(c); err != nil {
 		return nil, err

@@ -59,8 +59,9 @@ type sliceKey struct {
 	member     int
 }
 
-// A step ends when every merged part is there, or after stepTimeout without
-// progress; the first steps of a window also wait for slower starters.
+// A step waits at most stepTimeout for gradients, and as long for merged parts, whatever
+// comes meanwhile: who sends slowly must not hold up the round. Once another member has
+// ended the window it is stopGrace.
 const (
 	stepTimeout  = 10 * time.Second
 	stopGrace    = time.Second

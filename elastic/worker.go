@@ -55,8 +55,11 @@ func (w *worker) restore() (wire.CID, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return start.ID, nil
 	}
-	if err != nil || len(b) < 8 {
-		return start.ID, fmt.Errorf("read state: %w", errors.Join(err))
+	if err != nil {
+		return start.ID, fmt.Errorf("read state: %w", err)
+	}
+	if len(b) < 8 {
+		return start.ID, fmt.Errorf("read state: a pointer of %d bytes", len(b))
 	}
 	id, err := wire.CIDFromBytes(b[8:])
 	if err != nil {
@@ -388,8 +391,11 @@ func (w *worker) restoreSnapshot(ctx context.Context) error {
 		return fmt.Errorf("restore snapshot: version %d is not newer than %d", version, w.state.Round)
 	}
 	next, err := w.r.chain.record(version + 1)
-	if err != nil || next.Certified.Round != version || next.Certified.Version != id {
-		return fmt.Errorf("restore snapshot: version %d is not certified by the next record: %w", version, errors.Join(err))
+	if err != nil {
+		return fmt.Errorf("restore snapshot: record %d: %w", version+1, err)
+	}
+	if next.Certified.Round != version || next.Certified.Version != id {
+		return fmt.Errorf("restore snapshot: version %d is not certified by the next record", version)
 	}
 	return w.jump(ctx, version, id)
 }

@@ -49,7 +49,7 @@ func (m *Machine) begin(now time.Time) []Command {
 	}
 	var out []Command
 	g := m.cfg.Genesis
-	if g.Admission.Admits(m.cfg.Self) && (!m.round.ready || due(m.round.readyAgain, now)) {
+	if g.Admission.Admits(m.cfg.Self) && (!m.round.ready || passed(m.round.readyAgain, now)) {
 		m.round.ready = true
 		out = append(out, m.sayReady(0, m.start, m.recipients(wire.KindReady, now)))
 		if g.MinPeers > g.Group { // only the creator was told, and it may be away
@@ -148,7 +148,7 @@ func (m *Machine) fetch(now time.Time) []Command {
 	for _, l := range m.levels() {
 		results := m.grouped() && l == m.round.voters
 		rest := m.cfg.Genesis.Preset.Reduced() && (m.overdue(now) || slices.ContainsFunc(m.silentOwners(), func(p wire.PeerID) bool { return m.isGone(p, now) }))
-		if results && l.table.Of(m.cfg.Self) == 0 || !rest && (!l.unasked || !results && !m.shown(now)) {
+		if results && l.table.Of(m.cfg.Self) == 0 || !rest && (!l.unasked || !results && !m.mayFetch(now)) {
 			continue
 		}
 		l.unasked = false
@@ -356,10 +356,10 @@ func (m *Machine) instance(now time.Time) []Command {
 	if r.begunAt.IsZero() && table.More(m.cfg.Voters.Held(m.next)) {
 		r.begunAt = now
 	}
-	late := due(after(r.quorumAt, m.proposalTimeout()), now) || due(after(r.begunAt, m.proposalTimeout()/2), now)
+	late := passed(after(r.quorumAt, m.proposalTimeout()), now) || passed(after(r.begunAt, m.proposalTimeout()/2), now)
 	if r.proposal == nil && !late {
 		leader := m.leader()
-		lost := due(after(r.quorumAt, m.proposalTimeout()/4), now) || !r.begunAt.IsZero()
+		lost := passed(after(r.quorumAt, m.proposalTimeout()/4), now) || !r.begunAt.IsZero()
 		if !lost || r.fetched[m.next] || leader == m.cfg.Self {
 			return nil
 		}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"bytes"
 	"cmp"
 	"math/rand/v2"
 	"slices"
@@ -113,7 +114,7 @@ type round struct {
 	ready, left bool
 	readyAgain  time.Time
 	// shown only rises.
-	shown shown
+	shown audience
 	// quorumAt is when HAVEs of two thirds of the weight were here, begunAt when more
 	// than a third of the acting weight had begun the next instance. Both are zero until
 	// then, and set once for an instance: time-outs count from them.
@@ -131,14 +132,14 @@ type round struct {
 	pulled, fetched map[uint64]bool
 }
 
-// shown says who may have the open round's bodies: who has committed, then also who
+// audience says who may have the open round's bodies: who has committed, then also who
 // has no part in it, then everybody.
-type shown int
+type audience int
 
 const (
-	shownToCommitted shown = iota
-	shownToObservers
-	shownToAll
+	toCommitted audience = iota
+	toObservers
+	toAll
 )
 
 func newRound(table wire.Table) round {
@@ -181,7 +182,7 @@ func (m *Machine) Restore(now time.Time, h rules.History, next uint64, start wir
 }
 
 // attested returns the version of a round that more than a third of the weight
-// attested, or the zero CID.
+// attested, or the zero CID. Of two it is the heavier, then the one of the lesser name.
 func (m *Machine) attested(round uint64) (best wire.Attest) {
 	weight := map[wire.Attest]uint64{}
 	for k, e := range m.attests {
@@ -190,9 +191,11 @@ func (m *Machine) attested(round uint64) (best wire.Attest) {
 		}
 		if a, err := wire.Read[wire.Attest](e); err == nil {
 			weight[*a] += m.Head().Table.Of(k.sender)
-			if m.Head().Table.More(weight[*a]) {
-				best = *a
-			}
+		}
+	}
+	for a, w := range weight { // in no order: the best is one
+		if m.Head().Table.More(w) && (best.Version.IsZero() || cmp.Or(cmp.Compare(w, weight[best]), bytes.Compare(best.Version.Bytes(), a.Version.Bytes()), bytes.Compare(best.Merged.Bytes(), a.Merged.Bytes())) > 0) {
+			best = a
 		}
 	}
 	return best

@@ -118,7 +118,7 @@ func (m *Machine) composes() bool {
 // for the first part of a round, and nobody is shown anything before its own work is
 // done.
 func (m *Machine) tooEarly(now time.Time) bool {
-	return m.grouped() && m.applied == m.Head().Round && m.round.trained && !m.shown(now) && now.Before(m.learnt.Add(m.typical()))
+	return m.grouped() && m.applied == m.Head().Round && m.round.trained && !m.mayFetch(now) && now.Before(m.learnt.Add(m.typical()))
 }
 
 // sources returns those of some peers who know what this one may lack of the open
@@ -195,7 +195,7 @@ func (m *Machine) turnAt(since time.Time, now time.Time) time.Time {
 	return since.Add(time.Duration(rank) * m.cfg.ProposalTimeout / 2)
 }
 
-func due(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
+func passed(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
 // member does what the own group waits for besides HAVEs: a cut, and its result.
 func (m *Machine) member(now time.Time) []Command {
@@ -219,7 +219,7 @@ func (m *Machine) composeCut(now time.Time) []Command {
 	if len(g.cuts) > 0 {
 		at = after(at, 2*m.cfg.ProposalTimeout)
 	}
-	if g.composed || g.known || !due(at, now) {
+	if g.composed || g.known || !passed(at, now) {
 		return nil
 	}
 	var headers []wire.Envelope
@@ -314,7 +314,7 @@ func (m *Machine) bundle(now time.Time) []Command {
 	if g.known { // who said it may have died before the voters heard it
 		at = after(at, m.cfg.ProposalTimeout)
 	}
-	if g.bundled || !due(at, now) {
+	if g.bundled || !passed(at, now) {
 		return nil
 	}
 	g.bundled = true

@@ -88,15 +88,15 @@ func (m *Machine) after(now time.Time, ev Event) []Command {
 		}
 	}
 	r := &m.round
-	if r.plan == nil || r.shown == shownToAll {
+	if r.plan == nil || r.shown == toAll {
 		return out
 	}
 	if m.overdue(now) {
-		r.shown = shownToAll
+		r.shown = toAll
 		return append(out, ShowAll{})
 	}
-	if watch := m.observers(now); r.shown == shownToCommitted && len(watch) > 0 {
-		r.shown = shownToObservers
+	if watch := m.observers(now); r.shown == toCommitted && len(watch) > 0 {
+		r.shown = toObservers
 		out = append(out, ShowTo{watch})
 	}
 	return out

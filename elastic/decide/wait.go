@@ -78,11 +78,11 @@ func (m *Machine) observers(now time.Time) []wire.PeerID {
 	return out
 }
 
-// shown reports whether others may show this peer bodies of the open round: to who
+// mayFetch reports whether others may show this peer bodies of the open round: to who
 // has committed, to everybody after the deadline, and in a round of one group to who
 // has no part in it, once all others have committed, or came late, as the others'
 // deadline is before its own.
-func (m *Machine) shown(now time.Time) bool {
+func (m *Machine) mayFetch(now time.Time) bool {
 	return m.holdsHeaderOf(m.cfg.Self) || m.overdue(now) ||
 		!m.grouped() && (m.round.late || m.round.plan.Share(m.cfg.Self) == nil)
 }
