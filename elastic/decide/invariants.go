@@ -65,5 +65,5 @@ func (ls *links) check() {
 		invariants.Check(!l.up || l.down.IsZero(), "decide: a link is up, and down since %v", l.down)
 		invariants.Check(l.away <= ls.away, "decide: a peer was away in round %d, the newest such round is %d", l.away, ls.away)
 	}
-	invariants.Check(downs == ls.downs, "decide: %d links are down, %d are counted", downs, ls.downs)
+	invariants.Check(downs == len(ls.down), "decide: %d links are down, %d are listed", downs, len(ls.down))
 }

@@ -14,7 +14,7 @@ import (
 func TestInvariantsOfAMachine(t *testing.T) {
 	one, two := &offer{item: wire.HaveItem{Header: wire.Digest{1}, State: wire.HaveWhole}}, &offer{item: wire.HaveItem{Header: wire.Digest{2}, State: wire.HaveSeen}}
 	for want, spoil := range map[string]func(*Machine){
-		"decide: 0 links are down, 3 are counted":                     func(m *Machine) { m.links.downs = 3 },
+		"decide: 0 links are down, 3 are listed":                      func(m *Machine) { m.links.down = make([]wire.PeerID, 3) },
 		"decide: version 4, and a plan <nil>, before the start":       func(m *Machine) { m.applied = 4 },
 		"decide: record 7 (last: false) is the head, the plan of":     func(m *Machine) { m.h = append(m.h, &wire.Record{Round: 7}) },
 		"decide: record 7 follows record 5 in the history":            func(m *Machine) { m.h = append(m.h, &wire.Record{Round: 5}, &wire.Record{Round: 7}) },

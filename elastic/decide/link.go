@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	"github.com/apiary-net/hived/wire"
@@ -19,20 +20,21 @@ type link struct {
 
 // links are all connections that were heard of.
 type links struct {
-	by    map[wire.PeerID]link
-	downs int    // how many are down
-	away  uint64 // the newest round in which anybody was
+	by   map[wire.PeerID]link
+	down []wire.PeerID // those that are down, in no order
+	away uint64        // the newest round in which anybody was
 }
 
 func newLinks() links { return links{by: map[wire.PeerID]link{}} }
 
 func (ls *links) set(p wire.PeerID, l link) {
 	ls.away = max(ls.away, l.away)
-	if !ls.by[p].down.IsZero() {
-		ls.downs--
+	was, is := !ls.by[p].down.IsZero(), !l.down.IsZero()
+	if was && !is {
+		ls.down = slices.DeleteFunc(ls.down, func(o wire.PeerID) bool { return o == p })
 	}
-	if !l.down.IsZero() {
-		ls.downs++
+	if is && !was {
+		ls.down = append(ls.down, p)
 	}
 	ls.by[p] = l
 }
@@ -53,31 +55,21 @@ func (ls *links) lost(p wire.PeerID, now time.Time, round uint64, waitedFor bool
 // turn books that a round begins: who is down and still waited for is away in it, the
 // others are nobody's concern any more.
 func (ls *links) turn(round uint64, waitedFor func(wire.PeerID) bool) {
-	if ls.downs == 0 {
-		return
-	}
-	for p, l := range ls.by { // the order leaves no trace
-		switch {
-		case l.down.IsZero():
-		case waitedFor(p):
+	for _, p := range slices.Clone(ls.down) { // the order leaves no trace
+		l := ls.by[p]
+		if waitedFor(p) {
 			l.away = round
-			ls.set(p, l)
-		default:
+		} else {
 			l.down = time.Time{}
-			ls.set(p, l)
 		}
+		ls.set(p, l)
 	}
 }
 
 // goneAt calls f with the moments at which peers that are down are gone.
 func (ls *links) goneAt(after time.Duration, f func(time.Time)) {
-	if ls.downs == 0 {
-		return
-	}
-	for _, l := range ls.by {
-		if !l.down.IsZero() {
-			f(l.down.Add(after))
-		}
+	for _, p := range ls.down {
+		f(ls.by[p].down.Add(after))
 	}
 }
 

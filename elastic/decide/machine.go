@@ -60,6 +60,7 @@ type Machine struct {
 	heldBack bool    // ahead may hold what can be heard now
 
 	round   round
+	nobody  *level // of contributions, where this peer has no group
 	readys  map[wire.PeerID]wire.Envelope
 	attests map[attestKey]wire.Envelope
 	leaves  map[wire.PeerID]wire.Envelope
@@ -160,7 +161,7 @@ func NewMachine(cfg MachineConfig) *Machine {
 	if cfg.GoneAfter == 0 {
 		cfg.GoneAfter = 2 * time.Second
 	}
-	return &Machine{cfg: cfg, round: newRound(nil), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
+	return &Machine{cfg: cfg, round: newRound(nil), nobody: newLevel(wire.KindGroupHave, nil), readys: map[wire.PeerID]wire.Envelope{}, attests: map[attestKey]wire.Envelope{},
 		leaves: map[wire.PeerID]wire.Envelope{}, ahead: map[aheadKey]wire.Envelope{}, pulling: map[wire.PeerID]bool{}, links: newLinks()}
 }
 
@@ -276,7 +277,7 @@ func (m *Machine) work() *level {
 	case m.round.group != nil:
 		return m.round.group.level
 	}
-	return newLevel(wire.KindGroupHave, nil)
+	return m.nobody
 }
 
 // levels returns the levels at which this peer takes part or may have to.

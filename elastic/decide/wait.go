@@ -14,10 +14,14 @@ import (
 // disconnected for a while, and not for long after it was away in this round: it
 // may have lost its work, and begin it anew.
 func (m *Machine) awaited(p wire.PeerID, now time.Time) bool {
-	if m.wasAway(p) && !m.holdsHeaderOf(p) && !now.Before(m.learnt.Add(m.typical())) {
+	l := m.work()
+	switch {
+	case l.resolved(source{peer: p}), m.isGone(p, now):
 		return false
+	case m.wasAway(p) && len(l.of[source{peer: p}]) == 0:
+		return now.Before(m.learnt.Add(m.typical()))
 	}
-	return !m.work().resolved(source{peer: p}) && !m.isGone(p, now)
+	return true
 }
 
 // typical is when a peer that began with the round should be done: as the plan says,
@@ -41,10 +45,14 @@ func (m *Machine) maxDeadline() time.Duration {
 // wait: it is given no bodies before it has work of its own, perhaps not before the
 // deadline, and the others may need its word for a quorum.
 func (m *Machine) waits(now time.Time, l *level, peers []wire.PeerID) bool {
-	open := slices.DeleteFunc(slices.Clone(peers), func(p wire.PeerID) bool { return !m.awaited(p, now) })
+	open := func(p wire.PeerID) bool { return m.awaited(p, now) }
+	// The own work comes last as a rule, so it is looked at first.
+	if !(slices.Contains(peers, m.cfg.Self) && open(m.cfg.Self)) && !slices.ContainsFunc(peers, open) {
+		return false
+	}
 	preset := m.cfg.Genesis.Preset
-	if len(open) == 0 || l.kind != wire.KindHave || !m.round.late || preset.Reduced() || preset.Cadence.Window || !l.table.More(l.haves.weight(l.table)) {
-		return len(open) > 0
+	if l.kind != wire.KindHave || !m.round.late || preset.Reduced() || preset.Cadence.Window || !l.table.More(l.haves.weight(l.table)) {
+		return true
 	}
 	known, whole := l.haves.count(l.table)
 	for d, weight := range known {
@@ -52,9 +60,9 @@ func (m *Machine) waits(now time.Time, l *level, peers []wire.PeerID) bool {
 			return true // it is on its way to here
 		}
 	}
-	return slices.ContainsFunc(open, func(p wire.PeerID) bool {
+	return slices.ContainsFunc(peers, func(p wire.PeerID) bool {
 		mine := l.of[source{peer: p}]
-		return len(mine) > 0 && !l.table.More(whole[mine[0].item.Header])
+		return len(mine) > 0 && open(p) && !l.table.More(whole[mine[0].item.Header])
 	})
 }
 
