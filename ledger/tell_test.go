@@ -431,3 +431,41 @@ func TestHeardEvidenceIsChecked(t *testing.T) {
 		t.Errorf("a log that is not the head's: %v", err)
 	}
 }
+
+// TestStrangersTakeNoRoom shows heads of one who has no seat, and lets those who had one
+// fill the table: a member is followed all the same, and what was cosigned of somebody
+// who was forgotten holds.
+func TestStrangersTakeNoRoom(t *testing.T) {
+	net := map[wire.PeerID]*party{}
+	a, other := forked(t, net, 4, 3)
+	b := newParty(t, net, 2, newMemKV())
+	delete(net, a.key.Peer())
+	if err := b.show(t, a.key, a.log.Head()); err != nil || len(b.Peers()) != 0 || len(b.said) != 0 {
+		t.Fatalf("a stranger's head: %d are followed, %d statements, %v", len(b.Peers()), len(b.said), err)
+	}
+	net[a.key.Peer()] = a
+	if err := b.show(t, a.key, a.log.Head()); err != nil || len(b.Peers()) != 1 {
+		t.Fatalf("a member's head: %v", err)
+	}
+	delete(net, a.key.Peer())
+	d := newParty(t, net, 3, newMemKV())
+	for i := range maxHeads - 1 {
+		b.best[wire.PeerID{1, byte(i), byte(i >> 8)}] = a.log.Head()
+		net[wire.PeerID{1, byte(i), byte(i >> 8)}] = &party{deaf: true}
+	}
+	if err := b.show(t, d.key, d.log.Head()); err != nil {
+		t.Fatal(err)
+	}
+	_, old := b.Best(a.key.Peer())
+	_, fresh := b.Best(d.key.Peer())
+	if old || !fresh || len(b.Peers()) != maxHeads {
+		t.Errorf("who left is followed: %v, the member: %v, of %d", old, fresh, len(b.Peers()))
+	}
+	if got := openHeads(t, b.kv, b.key).Peers(); len(got) != 1 || got[0] != d.key.Peer() {
+		t.Errorf("after a start %v are followed", got)
+	}
+	delete(b.best, d.key.Peer())
+	if _, err := b.Offer(a.key.Peer(), other.Head(), nil); !errors.Is(err, ErrInconsistent) {
+		t.Errorf("back with another history: %v", err)
+	}
+}

@@ -78,9 +78,13 @@ func Concerns(k wire.Kind) bool {
 	return k == wire.KindHead || k == wire.KindCosign || k == wire.KindEvidence
 }
 
-// Take queues a statement of a kind that Concerns a witness. The caller knows that
-// its sender belongs to the run. While the queue is full it is dropped.
+// Take queues a statement of a kind that Concerns a witness. Heads are taken of members
+// only: who may become one is anybody where admission is open. While the queue is full
+// a statement is dropped.
 func (w *Witness) Take(e wire.Envelope) {
+	if e.Kind == wire.KindHead && !w.peers.Member(e.Sender) {
+		return
+	}
 	select {
 	case w.in <- e:
 	default:
@@ -169,7 +173,7 @@ func (w *Witness) handle(ctx context.Context, e wire.Envelope) error {
 	case wire.KindCosign:
 		var c wire.Cosigned
 		if err = e.Decode(&c); err == nil {
-			err = w.OfferCosigned(w.log, e.Sender, c.Note)
+			err = w.offerCosigned(e.Sender, c.Note)
 		}
 		if errors.Is(err, ErrBehind) || errors.Is(err, ErrEquivocation) {
 			w.log.Stop(err) // else this key signs a second history
@@ -183,16 +187,35 @@ func (w *Witness) handle(ctx context.Context, e wire.Envelope) error {
 	return err
 }
 
+// offerCosigned takes a cosignature of the own log. A member's is kept; what anybody
+// else shows is a head that this key signed all the same.
+func (w *Witness) offerCosigned(p wire.PeerID, note []byte) error {
+	if w.peers.Member(p) {
+		return w.OfferCosigned(w.log, p, note)
+	}
+	head, err := ParseHead(note, w.cfg.Run, w.self)
+	if err != nil {
+		return err
+	}
+	return w.OfferOwn(w.log, head)
+}
+
 // follow takes a head that p announced: a bigger one is believed only with a proof
 // that the log extends what was seen of it before.
 func (w *Witness) follow(ctx context.Context, p wire.PeerID, h wire.Head) error {
 	best, known := w.Best(p)
+	size, _, err := w.base(p)
+	if err == nil && !known {
+		err = w.makeRoom(w.peers.Member)
+	}
+	if err != nil {
+		return err
+	}
 	var proof []wire.Digest
-	if known && best.Size < h.Size {
+	if size > 0 && size < h.Size {
 		actx, cancel := context.WithTimeout(ctx, maxAsk)
 		defer cancel()
-		var err error
-		if proof, err = w.peers.Proof(actx, p, best.Size, h.Size); err != nil {
+		if proof, err = w.peers.Proof(actx, p, size, h.Size); err != nil {
 			w.cfg.Logger.Debug("no proof", "of", p.Short(), "err", err)
 			return nil // it is asked for again with the next head
 		}
