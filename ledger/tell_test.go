@@ -20,8 +20,10 @@ type party struct {
 	kv    *memKV
 	net   map[wire.PeerID]*party
 	now   time.Time
-	shown *Log // what it answers from, where it is not the own log: a liar
-	deaf  bool // for questions
+	shown *Log          // what it answers from, where it is not the own log: a liar
+	deaf  bool          // for questions
+	asked int           // for proofs
+	hang  chan struct{} // where it is not nil a question waits for its asker's patience, which is told here
 	said  []wire.Envelope
 }
 
@@ -56,7 +58,15 @@ func (p *party) source(of wire.PeerID) (*Log, error) {
 	return q.log, nil
 }
 
-func (p *party) Proof(_ context.Context, of wire.PeerID, older, newer uint64) ([]wire.Digest, error) {
+func (p *party) Proof(ctx context.Context, of wire.PeerID, older, newer uint64) ([]wire.Digest, error) {
+	if q := p.net[of]; q != nil {
+		q.asked++
+		if q.hang != nil {
+			q.hang <- struct{}{}
+			<-ctx.Done()
+			q.hang <- struct{}{}
+		}
+	}
 	l, err := p.source(of)
 	if err != nil {
 		return nil, err
@@ -106,8 +116,14 @@ func (p *party) pump(t *testing.T) (err error) {
 		select {
 		case e := <-p.in:
 			err = errors.Join(err, p.handle(t.Context(), e))
+		case <-p.found:
+			p.tellAll(t.Context(), false)
 		default:
-			return err
+			e, ok := p.next()
+			if !ok {
+				return err
+			}
+			err = errors.Join(err, p.handle(t.Context(), e))
 		}
 	}
 }
@@ -429,43 +445,5 @@ func TestHeardEvidenceIsChecked(t *testing.T) {
 	}
 	if err := finder.OfferLog(a.key.Peer(), other.Head(), entries[:3]); err == nil || errors.Is(err, ErrEquivocation) {
 		t.Errorf("a log that is not the head's: %v", err)
-	}
-}
-
-// TestStrangersTakeNoRoom shows heads of one who has no seat, and lets those who had one
-// fill the table: a member is followed all the same, and what was cosigned of somebody
-// who was forgotten holds.
-func TestStrangersTakeNoRoom(t *testing.T) {
-	net := map[wire.PeerID]*party{}
-	a, other := forked(t, net, 4, 3)
-	b := newParty(t, net, 2, newMemKV())
-	delete(net, a.key.Peer())
-	if err := b.show(t, a.key, a.log.Head()); err != nil || len(b.Peers()) != 0 || len(b.said) != 0 {
-		t.Fatalf("a stranger's head: %d are followed, %d statements, %v", len(b.Peers()), len(b.said), err)
-	}
-	net[a.key.Peer()] = a
-	if err := b.show(t, a.key, a.log.Head()); err != nil || len(b.Peers()) != 1 {
-		t.Fatalf("a member's head: %v", err)
-	}
-	delete(net, a.key.Peer())
-	d := newParty(t, net, 3, newMemKV())
-	for i := range maxHeads - 1 {
-		b.best[wire.PeerID{1, byte(i), byte(i >> 8)}] = a.log.Head()
-		net[wire.PeerID{1, byte(i), byte(i >> 8)}] = &party{deaf: true}
-	}
-	if err := b.show(t, d.key, d.log.Head()); err != nil {
-		t.Fatal(err)
-	}
-	_, old := b.Best(a.key.Peer())
-	_, fresh := b.Best(d.key.Peer())
-	if old || !fresh || len(b.Peers()) != maxHeads {
-		t.Errorf("who left is followed: %v, the member: %v, of %d", old, fresh, len(b.Peers()))
-	}
-	if got := openHeads(t, b.kv, b.key).Peers(); len(got) != 1 || got[0] != d.key.Peer() {
-		t.Errorf("after a start %v are followed", got)
-	}
-	delete(b.best, d.key.Peer())
-	if _, err := b.Offer(a.key.Peer(), other.Head(), nil); !errors.Is(err, ErrInconsistent) {
-		t.Errorf("back with another history: %v", err)
 	}
 }
