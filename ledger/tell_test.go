@@ -280,7 +280,7 @@ func TestForksAreTold(t *testing.T) {
 			}
 			before := len(b.said)
 			b.now = b.now.Add(time.Hour)
-			b.cosign(t.Context(), a.key.Peer(), a.log.Head())
+			b.cosign(t.Context(), a.key.Peer(), a.log.Head(), cosignEvery)
 			if len(b.said) != before {
 				t.Error("a convicted peer's log is cosigned")
 			}
@@ -383,9 +383,12 @@ func TestOldCopyStops(t *testing.T) {
 	if err := b.show(t, a.key, a.log.Head()); err != nil {
 		t.Fatal(err)
 	}
+	a.deaf = true
+	a.append(t, 5) // and was silent before it died
+	_ = b.pump(t)
 	a = newParty(t, net, 1, copied)
-	b.now = b.now.Add(time.Hour)
-	a.append(t, 77) // the second history begins
+	b.now = b.now.Add(behindEvery) // the last cosignature was a moment ago
+	a.append(t, 77)                // the second history begins
 	_ = b.pump(t)
 	if err := a.pump(t); !errors.Is(err, ErrBehind) {
 		t.Fatalf("the restored peer hears %v", err)

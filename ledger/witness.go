@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ const (
 	minRest     = 10 * time.Second // of a peer that gave no answer, doubled each time up to
 	maxRest     = 5 * time.Minute
 	cosignEvery = 10 * time.Second // between two cosignatures of one log
+	behindEvery = time.Second      // between two that show an owner a head that it lost
 )
 
 const witnessDomain = "hived/witness/v1\n"
@@ -70,7 +72,7 @@ type Witness struct {
 
 	mu    sync.Mutex
 	seen  map[wire.PeerID]wire.Seen     // cosigned and not yet in the own log; guarded by mu
-	heads map[wire.PeerID]wire.Envelope // the newest of each peer that waits; guarded by mu
+	heads map[wire.PeerID]wire.Envelope // the last of each peer, while it waits; guarded by mu
 	order []wire.PeerID                 // of heads, as they came; guarded by mu
 }
 
@@ -94,7 +96,7 @@ func Concerns(k wire.Kind) bool {
 
 // Take queues a statement of a kind that Concerns a witness. Heads are taken of members
 // only: who may become one is anybody where admission is open. One of each waits, the
-// biggest. Of other statements those are dropped that come while the queue is full.
+// last that came. Of other statements those are dropped that come while the queue is full.
 func (w *Witness) Take(e wire.Envelope) {
 	if e.Kind == wire.KindHead {
 		w.takeHead(e)
@@ -111,11 +113,12 @@ func (w *Witness) takeHead(e wire.Envelope) {
 		return
 	}
 	w.mu.Lock()
-	was, waits := w.heads[e.Sender]
+	_, waits := w.heads[e.Sender]
 	if !waits && len(w.order) < maxHeads {
 		w.order = append(w.order, e.Sender)
-		w.heads[e.Sender] = e
-	} else if waits && was.Round <= e.Round {
+		waits = true
+	}
+	if waits {
 		w.heads[e.Sender] = e
 	}
 	w.mu.Unlock()
@@ -130,21 +133,22 @@ func signal(c chan struct{}) {
 	}
 }
 
-// next takes the head that waits longest of those whose owners may be asked.
+// next takes the head that waits longest of those whose owners may be asked, or need
+// not be.
 func (w *Witness) next() (e wire.Envelope, ok bool) {
 	now := w.cfg.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, p := range w.order {
-		if now.Before(w.silent[p].until) {
+		e = w.heads[p]
+		if best, _ := w.Best(p); best.Size < e.Round && now.Before(w.silent[p].until) {
 			continue
 		}
-		e = w.heads[p]
 		delete(w.heads, p)
 		w.order = slices.Delete(w.order, i, i+1)
 		return e, true
 	}
-	return e, false
+	return wire.Envelope{}, false
 }
 
 // Compare is OfferLog for somebody who fetched a log for another purpose: what it finds
@@ -217,7 +221,7 @@ func (w *Witness) follows(ctx context.Context) {
 		case <-tick.C:
 			for p, h := range w.All() {
 				if was, err := w.witnessed(p); err == nil && was.Size < h.Size {
-					w.cosign(ctx, p, h)
+					w.cosign(ctx, p, h, cosignEvery)
 				}
 			}
 		}
@@ -241,7 +245,10 @@ func (w *Witness) handle(ctx context.Context, e wire.Envelope) error {
 	switch e.Kind {
 	case wire.KindHead:
 		var h wire.Head
-		if err = e.Decode(&h); err == nil {
+		if err = e.Decode(&h); err == nil && h.Size != e.Round {
+			err = fmt.Errorf("head of size %d says that it is of %d", h.Size, e.Round)
+		}
+		if err == nil {
 			err = w.follow(ctx, e.Sender, h)
 		}
 	case wire.KindCosign:
@@ -302,9 +309,10 @@ func (w *Witness) follow(ctx context.Context, p wire.PeerID, h wire.Head) error 
 	switch {
 	case errors.Is(err, ErrInconsistent):
 		return w.examine(ctx, p, err)
-	case err == nil && (fresh || known && h.Size < best.Size): // an old head: tell its owner what was seen
-		newest, _ := w.Best(p)
-		w.cosign(ctx, p, newest)
+	case fresh:
+		w.cosign(ctx, p, h, cosignEvery)
+	case err == nil && known && h.Size < best.Size: // its owner may have lost the rest, and signs other entries
+		w.cosign(ctx, p, best, behindEvery)
 	}
 	return err
 }
@@ -337,14 +345,14 @@ func (w *Witness) examine(ctx context.Context, p wire.PeerID, why error) error {
 	return why
 }
 
-// cosign sends a cosignature of p's newest head to its owner, unless one was sent a
-// moment ago.
-func (w *Witness) cosign(ctx context.Context, p wire.PeerID, head wire.Head) {
+// cosign sends a cosignature of p's newest head to its owner, unless one was sent less
+// than limit ago.
+func (w *Witness) cosign(ctx context.Context, p wire.PeerID, head wire.Head, limit time.Duration) {
 	if w.Convicted(p) {
 		return
 	}
 	now := w.cfg.Now()
-	if at, ok := w.last[p]; ok && now.Sub(at) < cosignEvery {
+	if at, ok := w.last[p]; ok && now.Sub(at) < limit {
 		return
 	}
 	b, err := w.Cosign(p, head)
