@@ -364,6 +364,45 @@ func TestNoSleepInTests(t *testing.T) {
 	}
 }
 
+// joined are the files that still wrap errors.Join of one error.
+var joined = []string{"elastic/worker.go", "elastic/pull.go"}
+
+// TestNothingWrapsNil looks for errors.Join of one error as an argument of fmt.Errorf:
+// it hides from vet that the error may be nil, which %w prints as "%!w(<nil>)".
+func TestNothingWrapsNil(t *testing.T) {
+	call := func(n ast.Node, pkg, name string) *ast.CallExpr {
+		c, ok := n.(*ast.CallExpr)
+		if !ok {
+			return nil
+		}
+		sel, ok := c.Fun.(*ast.SelectorExpr)
+		if !ok || sel.Sel.Name != name {
+			return nil
+		}
+		if x, ok := sel.X.(*ast.Ident); !ok || x.Name != pkg {
+			return nil
+		}
+		return c
+	}
+	for _, s := range sources(t) {
+		if s.test || slices.Contains(joined, filepath.ToSlash(s.path)) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			c := call(n, "fmt", "Errorf")
+			if c == nil {
+				return true
+			}
+			for _, a := range c.Args {
+				if j := call(a, "errors", "Join"); j != nil && len(j.Args) == 1 && !j.Ellipsis.IsValid() {
+					t.Errorf("%s wraps an error that may be nil: say two things", s.fset.Position(j.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
 // starters are the folders whose code may start processes: real peers, and what
 // builds and measures. A user's machine may have no go command, and a peer needs none.
 var starters = []string{"netsim/proc", "scripts"}
