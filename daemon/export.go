@@ -137,7 +137,8 @@ func (r *run) exportLogs(ctx context.Context, put wire.Put) (own wire.Head, err 
 			return nil
 		})
 	}
-	return own, g.Wait()
+	err = g.Wait() // first: the goroutines write own
+	return own, err
 }
 
 // exportWitnessed writes who cosigned the own log as far as it was written, and the
