@@ -44,7 +44,7 @@ var table = []layer{
 	{folder: "gossip", role: "find peers, announce digests, move bodies", own: []string{"wire"}, third: []string{"github.com/libp2p/", "github.com/multiformats/go-multiaddr"}},
 	{folder: "shards", role: "content-addressed, erasure-coded model state", own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
 	{folder: "ledger", role: "signed append-only log, its proofs and its witnesses", own: []string{"wire", "wire/invariants"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},
-	{folder: "ledger/proof", role: "exports, written and verified without a daemon", own: []string{"wire", "ledger", "consensus", "consensus/gpbft", "elastic/rules", "elastic/version", "train", "train/nets", "train/weights", "daemon/exit"}, third: []string{"github.com/google/renameio/v2"}},
+	{folder: "ledger/proof", role: "exports, written and verified without a daemon", own: []string{"wire", "ledger", "consensus", "consensus/gpbft", "elastic/rules", "elastic/version", "train", "train/nets", "train/weights", "daemon/exit"}},
 	{folder: "consensus", role: "what counts in round r, decided once", own: []string{"wire"}},
 	{folder: "consensus/gpbft", role: "the engine on GPBFT", own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
 	{folder: "elastic", role: "runs a round: clocks, goroutines, disks and links of one peer", own: []string{"wire", "wire/invariants", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/merge"}, tests: []string{"elastic/rules/rulestest"}},
@@ -358,6 +358,45 @@ func TestNoSleepInTests(t *testing.T) {
 			}
 			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && sel.Sel.Name == "Sleep" {
 				t.Errorf("%s sleeps: wait for what it waits for", s.fset.Position(n.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// joined are the files that still wrap errors.Join of one error.
+var joined = []string{"elastic/worker.go", "elastic/pull.go"}
+
+// TestNothingWrapsNil looks for errors.Join of one error as an argument of fmt.Errorf:
+// it hides from vet that the error may be nil, which %w prints as "%!w(<nil>)".
+func TestNothingWrapsNil(t *testing.T) {
+	call := func(n ast.Node, pkg, name string) *ast.CallExpr {
+		c, ok := n.(*ast.CallExpr)
+		if !ok {
+			return nil
+		}
+		sel, ok := c.Fun.(*ast.SelectorExpr)
+		if !ok || sel.Sel.Name != name {
+			return nil
+		}
+		if x, ok := sel.X.(*ast.Ident); !ok || x.Name != pkg {
+			return nil
+		}
+		return c
+	}
+	for _, s := range sources(t) {
+		if s.test || slices.Contains(joined, filepath.ToSlash(s.path)) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			c := call(n, "fmt", "Errorf")
+			if c == nil {
+				return true
+			}
+			for _, a := range c.Args {
+				if j := call(a, "errors", "Join"); j != nil && len(j.Args) == 1 && !j.Ellipsis.IsValid() {
+					t.Errorf("%s wraps an error that may be nil: say two things", s.fset.Position(j.Pos()))
+				}
 			}
 			return true
 		})

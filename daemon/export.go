@@ -46,30 +46,15 @@ var errLogFull = errors.New("answer is full")
 
 // fetchLog takes another peer's whole log.
 func (r *run) fetchLog(ctx context.Context, p wire.PeerID) (wire.Head, [][]byte, error) {
-	var all [][]byte
-	var head wire.Head
-	for head.Size == 0 || uint64(len(all)) < head.Size {
-		req := wire.Pull{Kind: wire.PullLog, Body: wire.Marshal(wire.LogQuery{Run: r.id, Lo: uint64(len(all))})}
+	return ledger.Fetch(r.id, p, r.genesis.Rounds, func(lo uint64) (a wire.LogAnswer, err error) {
+		req := wire.Pull{Kind: wire.PullLog, Body: wire.Marshal(wire.LogQuery{Run: r.id, Lo: lo})}
 		b, err := r.d.node.Pull(ctx, p, wire.Marshal(req))
 		if err != nil {
-			return head, nil, err
+			return a, err
 		}
-		var a wire.LogAnswer
-		if err := wire.Unmarshal(b, &a, wire.MaxLogAnswer); err != nil {
-			return head, nil, err
-		}
-		if head.Size == 0 {
-			head = a.Head // later answers may be of a longer log
-		}
-		if len(a.Entries) == 0 {
-			break
-		}
-		all = append(all, a.Entries...)
-	}
-	if uint64(len(all)) < head.Size {
-		return head, nil, fmt.Errorf("log of %s: %d of %d entries", p.Short(), len(all), head.Size)
-	}
-	return head, all[:head.Size], nil
+		err = wire.Unmarshal(b, &a, wire.MaxLogAnswer)
+		return a, err
+	})
 }
 
 // Export writes a run's ledger, and all that a replay of it needs, into a new
@@ -152,7 +137,8 @@ func (r *run) exportLogs(ctx context.Context, put wire.Put) (own wire.Head, err 
 			return nil
 		})
 	}
-	return own, g.Wait()
+	err = g.Wait() // first: the goroutines write own
+	return own, err
 }
 
 // exportWitnessed writes who cosigned the own log as far as it was written, and the

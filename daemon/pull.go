@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -112,7 +111,7 @@ func (d *Daemon) findGenesis(ctx context.Context, w wire.GenesisQuery) ([]byte, 
 		select {
 		case <-ctx.Done():
 			n := len(d.node.Peers())
-			return nil, exit.Fail(exit.Timeout, errors.Join(ctx.Err()), "none of %d connected peers knows run %s", n, label(w))
+			return nil, exit.Fail(exit.Timeout, ctx.Err(), "none of %d connected peers knows run %s", n, label(w))
 		case <-time.After(500 * time.Millisecond):
 		}
 	}

@@ -43,6 +43,9 @@ func (s *snapshots) Keep(_ context.Context, version uint64, state wire.CID, bloc
 			return wire.CID{}, fmt.Errorf("keep block of snapshot %d: %w", version, err)
 		}
 	}
+	if err := s.store.Sync(); err != nil { // before the placement says that they are here
+		return wire.CID{}, fmt.Errorf("keep blocks of snapshot %d: %w", version, err)
+	}
 	raw := wire.Marshal(snap)
 	if err := s.kv.Apply([][2][]byte{{placementKey, raw}}, nil, true); err != nil {
 		return wire.CID{}, err

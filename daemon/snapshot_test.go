@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,6 +57,52 @@ func TestSnapshotOutlivesAHolder(t *testing.T) {
 		pauseIn(t, ctx.Done())
 	}
 	restoresAt(t, ctx, kept, m)
+}
+
+// orderedBlocks notes in order what is done to a store of blocks.
+type orderedBlocks struct {
+	Blocks
+	done *[]string
+	fail error // of Sync
+}
+
+func (o orderedBlocks) Put(uint64, []byte) (wire.CID, error) {
+	*o.done = append(*o.done, "put")
+	return wire.CID{}, nil
+}
+
+func (o orderedBlocks) Sync() error {
+	*o.done = append(*o.done, "sync")
+	return o.fail
+}
+
+// orderedKV notes what is written into it.
+type orderedKV struct {
+	KV
+	done *[]string
+}
+
+func (o orderedKV) Apply([][2][]byte, [][]byte, bool) error {
+	*o.done = append(*o.done, "placement")
+	return nil
+}
+
+// TestPlacementComesLast keeps a snapshot: the blocks are durable before the placement
+// is, which the log names.
+func TestPlacementComesLast(t *testing.T) {
+	key := wire.NewKey()
+	for _, fail := range []error{nil, errors.New("the disk is gone")} {
+		var done []string
+		s := &snapshots{r: &run{d: &Daemon{key: key}, genesis: wire.Genesis{Snapshot: 2}}, kv: runKV{kv: orderedKV{done: &done}}, store: orderedBlocks{done: &done, fail: fail}}
+		_, err := s.Keep(t.Context(), 2, wire.ManifestCID([]byte("v")), [][]byte{{1}}, []wire.PeerID{key.Peer()})
+		want := []string{"put", "sync", "placement"}
+		if fail != nil {
+			want = want[:2]
+		}
+		if !errors.Is(err, fail) || !slices.Equal(done, want) {
+			t.Errorf("%v, want %v: %v", done, want, err)
+		}
+	}
 }
 
 // checkedMap returns the placement after every block was looked for.

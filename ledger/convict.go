@@ -78,8 +78,11 @@ func (h *Heads) OfferLog(p wire.PeerID, head wire.Head, entries [][]byte) error 
 		}
 	}
 	root, err := v.rootAt(v.size)
-	if err != nil || v.size != head.Size || root != head.Root {
-		return fmt.Errorf("offer log of %s: %d entries are not those of its head of size %d: %w", p, v.size, head.Size, errors.Join(err))
+	if err != nil {
+		return fmt.Errorf("offer log of %s: %w", p, err)
+	}
+	if v.size != head.Size || root != head.Root {
+		return fmt.Errorf("offer log of %s: %d entries are not those of its head of size %d", p, v.size, head.Size)
 	}
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()

@@ -89,9 +89,42 @@ func (h *Heads) All() map[wire.PeerID]wire.Head {
 	return maps.Clone(h.best)
 }
 
+// base returns what a new head of p must extend: its best one or, if that had to make
+// room, what was cosigned of it. The size is 0 if nothing is known.
+func (h *Heads) base(p wire.PeerID) (size uint64, root wire.Digest, err error) {
+	if best, ok := h.Best(p); ok {
+		return best.Size, best.Root, nil
+	}
+	was, err := h.witnessed(p)
+	return was.Size, was.Root, err
+}
+
+// makeRoom forgets the best head of one who is no member, should all places be taken.
+func (h *Heads) makeRoom(member func(wire.PeerID) bool) error {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	all := h.All()
+	if len(all) < maxHeads {
+		return nil
+	}
+	for p := range all {
+		if member(p) {
+			continue
+		}
+		if err := h.cfg.KV.Apply(nil, [][]byte{peerKey(peerHeadKey, p)}, false); err != nil {
+			return fmt.Errorf("forget head of %s: %w", p, err)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.best, p)
+		return nil
+	}
+	return nil
+}
+
 // Offer gives a head of peer p, with the proof that it extends Best(p): the
 // caller asks p's log for ProveTree(Best(p).Size, head.Size). The first head of
-// a peer needs none. fresh reports whether it is the new Best, durably. An older
+// a peer needs none, but one that was cosigned and had to make room. fresh reports whether it is the new Best, durably. An older
 // head is neither kept nor an error. Errors: a bad form or signature;
 // ErrInconsistent; *EvidenceError, whose Evidence was kept.
 func (h *Heads) Offer(p wire.PeerID, head wire.Head, proof []wire.Digest) (fresh bool, err error) {
@@ -101,15 +134,19 @@ func (h *Heads) Offer(p wire.PeerID, head wire.Head, proof []wire.Digest) (fresh
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	old, known := h.Best(p)
+	size, root, err := h.base(p)
+	if err != nil {
+		return false, fmt.Errorf("offer head of %s: %w", p, err)
+	}
 	switch {
 	case !known && len(h.All()) >= maxHeads:
 		return false, fmt.Errorf("offer head of %s: %d peers are followed already", p, maxHeads)
 	case known && head.Size == old.Size && head.Root != old.Root:
 		return false, h.convict(wire.NewEvidence(wire.EvidenceHeads, old.Note, head.Note))
-	case known && head.Size <= old.Size:
+	case (known || size > 0) && head.Size <= size:
 		return false, nil
-	case known:
-		if err := CheckTree(head, old.Size, old.Root, proof); err != nil {
+	case size > 0:
+		if err := CheckTree(head, size, root, proof); err != nil {
 			return false, fmt.Errorf("offer head of %s: %w: %w", p, ErrInconsistent, err)
 		}
 	}

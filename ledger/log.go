@@ -234,8 +234,11 @@ func (l *Log) Read(lo, hi uint64, f func(raw []byte, e wire.EntryBody) error) er
 			return fmt.Errorf("read entry %d: %w", i, err)
 		}
 		e, err := wire.OpenEntry(raw)
-		if err != nil || e.Seq != i || e.Peer != l.key.peer || e.Run != l.cfg.Run {
-			return fmt.Errorf("read entry %d: %w: %v", i, ErrDamaged, err)
+		if err != nil {
+			return fmt.Errorf("read entry %d: %w: %w", i, ErrDamaged, err)
+		}
+		if e.Seq != i || e.Peer != l.key.peer || e.Run != l.cfg.Run {
+			return fmt.Errorf("read entry %d: %w: it is entry %d of %s in run %s", i, ErrDamaged, e.Seq, e.Peer, e.Run.Short())
 		}
 		if err := f(raw, e); err != nil {
 			return err

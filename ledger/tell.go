@@ -21,7 +21,7 @@ const (
 
 // hear takes evidence that another peer found. It is kept of members only, of others
 // there is no end; and of those who are not convicted yet.
-func (w *Witness) hear(ctx context.Context, e wire.Envelope) error {
+func (w *Witness) hear(e wire.Envelope) error {
 	ev, err := ParseEvidence(e.Body)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (w *Witness) hear(ctx context.Context, e wire.Envelope) error {
 	if err := w.mark(wire.Sum(e.Body), heardMark); err != nil {
 		return err
 	}
-	w.tellAll(ctx, false)
+	signal(w.found)
 	return nil
 }
 

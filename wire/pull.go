@@ -121,5 +121,6 @@ type ProofQuery struct {
 // OpenQuery decodes a GenesisQuery, LogQuery or ProofQuery.
 func OpenQuery[T GenesisQuery | LogQuery | ProofQuery](b []byte) (T, error) {
 	var q T
-	return q, Unmarshal(b, &q, maxQuery)
+	err := Unmarshal(b, &q, maxQuery)
+	return q, err
 }

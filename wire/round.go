@@ -293,5 +293,6 @@ func OpenManifest(id CID, b []byte) (Manifest, error) {
 	if !id.Names(b) {
 		return m, fmt.Errorf("manifest %s: bytes do not match", id.Short())
 	}
-	return m, Unmarshal(b, &m, MaxBlock)
+	err := Unmarshal(b, &m, MaxBlock)
+	return m, err
 }

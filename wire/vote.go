@@ -56,7 +56,8 @@ type Vote struct {
 // OpenVote decodes a vote, of at most 8 KiB. No signature in it is checked yet.
 func OpenVote(b []byte) (Vote, error) {
 	var v Vote
-	return v, Unmarshal(b, &v, maxVote)
+	err := Unmarshal(b, &v, maxVote)
+	return v, err
 }
 
 func (p *VotePayload) check() error {

@@ -3,7 +3,6 @@ package proof
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -68,8 +67,11 @@ func openSums(dir fs.FS, run wire.RunID) (wire.PeerID, error) {
 		return wire.PeerID{}, err
 	}
 	env, err := wire.Open(sig)
-	if err != nil || env.Kind != wire.KindSums || env.Run != run {
-		return wire.PeerID{}, fmt.Errorf("%s: not a signature of this export: %w", SigFile, errors.Join(err))
+	if err != nil {
+		return wire.PeerID{}, fmt.Errorf("%s: %w", SigFile, err)
+	}
+	if env.Kind != wire.KindSums || env.Run != run {
+		return wire.PeerID{}, fmt.Errorf("%s: not a signature of this export", SigFile)
 	}
 	if d := wire.Sum(b); !bytes.Equal(env.Body, d[:]) {
 		return wire.PeerID{}, fmt.Errorf("%s: not what %s signed", SumsFile, env.Sender)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,8 +37,8 @@ func TestWriteIsWholeOrNotAtAll(t *testing.T) {
 	if es, err := os.ReadDir(parent); err != nil || len(es) != 1 {
 		t.Errorf("%v is left, %v", es, err)
 	}
-	if _, err := openSums(os.DirFS(dir), wire.Digest{8}); err == nil {
-		t.Error("sums of another run are taken")
+	if _, err := openSums(os.DirFS(dir), wire.Digest{8}); err == nil || strings.Contains(err.Error(), "%!") {
+		t.Errorf("sums of another run: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "more"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -50,6 +51,38 @@ func TestWriteIsWholeOrNotAtAll(t *testing.T) {
 	}
 	if _, err := openSums(os.DirFS(dir), run); err == nil || !strings.Contains(err.Error(), "c: listed in") {
 		t.Errorf("a file that is gone: %v", err)
+	}
+}
+
+// TestWriteOutlivesAPowerLoss notes what is synced, and when: every file and folder while
+// the directory has its other name, then the folder that it appears in.
+func TestWriteOutlivesAPowerLoss(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "e")
+	fill := func(put wire.Put) error { return errors.Join(put("a/b", []byte("one")), put("c", []byte("two"))) }
+	var before, after []string
+	err := write(dir, wire.NewKey(), wire.Digest{7}, fill, func(path string) error {
+		if _, err := os.Stat(dir); err == nil {
+			after = append(after, path)
+			return nil
+		}
+		name, err := filepath.Rel(parent, path)
+		_, name, _ = strings.Cut(name, "/")
+		before = append(before, name)
+		return err
+	})
+	if want := []string{"", SumsFile, SigFile, "a", "a/b", "c"}; err != nil || !slices.Equal(before, want) {
+		t.Errorf("synced before: %q, want %q: %v", before, want, err)
+	}
+	if !slices.Equal(after, []string{parent}) {
+		t.Errorf("synced after: %q", after)
+	}
+	bad := errors.New("the disk is gone")
+	if err := write(filepath.Join(parent, "f"), wire.NewKey(), wire.Digest{7}, fill, func(string) error { return bad }); !errors.Is(err, bad) {
+		t.Errorf("not synced: %v", err)
+	}
+	if es, err := os.ReadDir(parent); err != nil || len(es) != 1 {
+		t.Errorf("%v is left, %v", es, err)
 	}
 }
 

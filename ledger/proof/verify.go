@@ -117,8 +117,11 @@ func (e *exported) blocks() error {
 	for _, f := range es {
 		name := "blocks/" + f.Name()
 		id, err := wire.ParseCID(f.Name())
-		if err != nil || wire.BlockFile(id) != name {
-			return fmt.Errorf("%s: the name is not that of a block: %w", name, errors.Join(err))
+		if err != nil {
+			return fmt.Errorf("%s: the name is not that of a block: %w", name, err)
+		}
+		if wire.BlockFile(id) != name {
+			return fmt.Errorf("%s: the block's name is %s", name, wire.BlockFile(id))
 		}
 		b, err := readFile(e.dir, name)
 		if err != nil {
@@ -226,8 +229,11 @@ func (e *exported) attestations() error {
 		voted := map[wire.PeerID]bool{}
 		for _, env := range envs {
 			var a wire.Attest
-			if err := env.Decode(&a); err != nil || env.Kind != wire.KindAttest || env.Run != e.run || env.Round != uint64(r) || voted[env.Sender] {
-				return fmt.Errorf("%s: an attestation of %s does not belong here: %w", name, env.Sender.Short(), errors.Join(err))
+			if err := env.Decode(&a); err != nil {
+				return fmt.Errorf("%s: an attestation of %s: %w", name, env.Sender.Short(), err)
+			}
+			if env.Kind != wire.KindAttest || env.Run != e.run || env.Round != uint64(r) || voted[env.Sender] {
+				return fmt.Errorf("%s: an attestation of %s does not belong here", name, env.Sender.Short())
 			}
 			voted[env.Sender] = true
 			k := wire.Certified{Round: uint64(r), Version: a.Version, Merged: a.Merged}
@@ -246,7 +252,7 @@ func (e *exported) attestations() error {
 	return nil
 }
 
-// Model checks an export like VerifyLedger, recomputes every version from
+// Model checks an export like Ledger, recomputes every version from
 // the start weights, compares each with what was attested, and evaluates the last
 // one on the test split where the data is at hand. dataDir is searched for it.
 func Model(ctx context.Context, dir fs.FS, dataDir string) (*Result, error) {
