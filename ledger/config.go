@@ -58,9 +58,9 @@ var (
 	// ErrDamaged is returned by Open when what is stored does not agree with
 	// itself. The log must not be appended to.
 	ErrDamaged = errors.New("log is damaged")
-	// ErrStopped is returned by Append after a write failed: what is on disk is
-	// known again only after the log was opened again.
-	ErrStopped = errors.New("log is stopped by a failed write")
+	// ErrStopped is returned by Append, with the cause, after a write failed or after
+	// Stop: what is on disk is known again only after the log was opened again.
+	ErrStopped = errors.New("log is stopped")
 	// ErrBehind is returned when another peer shows a valid head of this peer's
 	// log that is bigger than the log: the state here is an old copy, and
 	// appending would sign a second history.

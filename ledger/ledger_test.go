@@ -210,7 +210,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 	<-l.turn
 	l.Stop(ErrBehind)
-	if _, err := l.Append(t.Context(), []wire.EntryBody{body(1)}); !errors.Is(err, ErrStopped) || !errors.Is(err, ErrBehind) {
+	if _, err := l.Append(t.Context(), []wire.EntryBody{body(1)}); !errors.Is(err, ErrStopped) || !errors.Is(err, ErrBehind) || strings.Contains(err.Error(), "write") {
 		t.Errorf("stopped: %v", err)
 	}
 	if _, err := Open(Config{}); err == nil {
@@ -230,7 +230,8 @@ func TestFailedWrite(t *testing.T) {
 			t.Fatalf("%s: %v", when, err)
 		}
 		kv.fail = nil
-		if _, err := l.Append(t.Context(), []wire.EntryBody{body(4)}); !errors.Is(err, ErrStopped) {
+		l.Stop(ErrBehind) // the first cause stays
+		if _, err := l.Append(t.Context(), []wire.EntryBody{body(4)}); !errors.Is(err, ErrStopped) || !errors.Is(err, errDisk) {
 			t.Fatalf("%s: appended after a failed write: %v", when, err)
 		}
 		want := map[string]uint64{"before": 3, "after": 4}[when]

@@ -129,8 +129,8 @@ func (r nodes) ReadHashes(ix []int64) ([]tlog.Hash, error) {
 
 // Append signs bodies as the next entries and returns the new head; both are
 // durable when it returns. It fills in run, number, previous digest, peer, and
-// time where that is zero. The error is ErrStopped when an earlier write failed,
-// else the log is as it was or, after a failed write, stopped.
+// time where that is zero. The error is ErrStopped when an earlier write failed
+// or Stop was called, else the log is as it was or, after a failed write, stopped.
 func (l *Log) Append(ctx context.Context, bodies []wire.EntryBody) (wire.Head, error) {
 	if len(bodies) > MaxAppend {
 		return wire.Head{}, fmt.Errorf("append %d entries, limit %d", len(bodies), MaxAppend)
@@ -153,10 +153,8 @@ func (l *Log) Append(ctx context.Context, bodies []wire.EntryBody) (wire.Head, e
 	if err := l.cfg.KV.Apply(puts, nil, true); err != nil {
 		// Whether it is on disk is not known; a second entry of this number
 		// would be a lie, so nothing more is signed.
-		l.mu.Lock()
-		l.stopped = ErrStopped
-		l.mu.Unlock()
-		return wire.Head{}, fmt.Errorf("append entry %d: %w: %w", first, ErrStopped, err)
+		l.Stop(fmt.Errorf("a write failed: %w", err))
+		return wire.Head{}, fmt.Errorf("append entry %d: %w: a write failed: %w", first, ErrStopped, err)
 	}
 	if invariants.On {
 		l.checkHead(st)
@@ -217,10 +215,13 @@ func (l *Log) Head() wire.Head {
 	return l.st.Head
 }
 
-// Stop ends appending, for example after ErrBehind.
+// Stop ends appending, for example after ErrBehind. The first cause is kept.
 func (l *Log) Stop(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.stopped != nil {
+		return
+	}
 	l.stopped = fmt.Errorf("%w: %w", ErrStopped, why)
 }
 
