@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/elastic"
@@ -68,34 +70,83 @@ func (s *snapshots) newest() (wire.Snapshot, error) {
 	return wire.OpenSnapshot(b)
 }
 
-// Restore implements elastic.Snapshots: it takes the newest placement that a
-// connected peer knows and brings all its blocks here, from any k of a stripe.
-func (s *snapshots) Restore(ctx context.Context) (uint64, wire.CID, error) {
-	best, err := s.newest()
-	found := err == nil
-	for _, p := range s.r.d.node.Peers() {
-		b, err := s.r.d.node.Pull(ctx, p.ID, wire.Marshal(wire.Pull{Kind: wire.PullSnapshot, Body: s.r.id[:]}))
+// Restore implements elastic.Snapshots: of the placements that this peer and connected
+// members know it takes the newest that is certified and whose blocks can be had, from
+// any k of a stripe.
+func (s *snapshots) Restore(ctx context.Context, certified func(uint64) (wire.CID, bool)) (uint64, wire.CID, error) {
+	var c candidates
+	if own, err := s.newest(); err == nil {
+		c.add(own, certified)
+	}
+	for _, p := range s.r.net.List() {
+		if p == s.r.d.ID() || !s.r.d.node.Connected(p) {
+			continue
+		}
+		b, err := s.r.d.node.Pull(ctx, p, wire.Marshal(wire.Pull{Kind: wire.PullSnapshot, Body: s.r.id[:]}))
 		if err != nil {
 			continue
 		}
 		snap, err := wire.OpenSnapshot(b)
 		if err != nil {
-			s.r.d.log.Warn("placement refused", "peer", p.ID.Short(), "err", err)
+			s.r.d.log.Warn("placement refused", "peer", p.Short(), "err", err)
 			continue
 		}
-		if !found || snap.Version > best.Version {
-			best, found = snap, true
+		c.add(snap, certified)
+	}
+	err := errors.New("no member knows a snapshot that is certified and newer than what is here")
+	for _, snap := range c.ranked() {
+		if err = s.restore(ctx, snap); err == nil {
+			return snap.Version, snap.State, nil
 		}
 	}
-	if !found {
-		return 0, wire.CID{}, errors.New("no peer knows a snapshot")
-	}
-	for i, st := range best.Stripes {
-		if err := s.restoreStripe(ctx, best.Version, st); err != nil {
-			return 0, wire.CID{}, fmt.Errorf("snapshot %d, stripe %d: %w", best.Version, i, err)
+	return 0, wire.CID{}, err
+}
+
+func (s *snapshots) restore(ctx context.Context, snap wire.Snapshot) error {
+	for i, st := range snap.Stripes {
+		if err := s.restoreStripe(ctx, snap.Version, st); err != nil {
+			return fmt.Errorf("snapshot %d, stripe %d: %w", snap.Version, i, err)
 		}
 	}
-	return best.Version, best.State, nil
+	return nil
+}
+
+// candidate is a placement and how many gave it.
+type candidate struct {
+	snap  wire.Snapshot
+	name  wire.Digest
+	count int
+}
+
+// candidates are different placements.
+type candidates []candidate
+
+// add takes a placement of a state that is certified.
+func (c *candidates) add(snap wire.Snapshot, certified func(uint64) (wire.CID, bool)) {
+	if want, ok := certified(snap.Version); !ok || want != snap.State {
+		return
+	}
+	name := wire.Sum(wire.Marshal(snap))
+	for i := range *c {
+		if (*c)[i].name == name {
+			(*c)[i].count++
+			return
+		}
+	}
+	*c = append(*c, candidate{snap, name, 1})
+}
+
+// ranked returns the newest first; of one version what most gave, for all who have it
+// compute the same.
+func (c candidates) ranked() []wire.Snapshot {
+	slices.SortStableFunc(c, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.snap.Version, a.snap.Version), cmp.Compare(b.count, a.count))
+	})
+	out := make([]wire.Snapshot, len(c))
+	for i := range c {
+		out[i] = c[i].snap
+	}
+	return out
 }
 
 // restoreStripe gathers k blocks of a stripe and stores its data blocks.

@@ -3,10 +3,12 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -105,6 +107,31 @@ func TestPlacementComesLast(t *testing.T) {
 	}
 }
 
+// TestPlacementsAreCertified gives placements of versions that the chain does not certify,
+// and one of whose blocks one peer says what nobody else does.
+func TestPlacementsAreCertified(t *testing.T) {
+	state := func(v uint64) wire.CID { return wire.ManifestCID([]byte{byte(v)}) }
+	certified := func(v uint64) (wire.CID, bool) { return state(v), v <= 8 }
+	of := func(v uint64, id wire.CID, block byte) wire.Snapshot {
+		s, _, err := shards.NewSnapshot(v, id, [][]byte{{block}}, []wire.PeerID{{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	var c candidates
+	for _, s := range []wire.Snapshot{of(4, state(4), 1), of(1<<60, state(1), 1), of(6, state(5), 1), of(8, state(8), 9), of(8, state(8), 1), of(8, state(8), 1)} {
+		c.add(s, certified)
+	}
+	var got []string
+	for _, s := range c.ranked() {
+		got = append(got, fmt.Sprint(s.Version, s.Blocks[0] == wire.RawCID([]byte{1})))
+	}
+	if want := []string{"8 true", "8 false", "4 true"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // checkedMap returns the placement after every block was looked for.
 func checkedMap(t *testing.T, ctx context.Context, c *Client) ShardMap {
 	t.Helper()
@@ -142,7 +169,16 @@ func restoresAt(t *testing.T, ctx context.Context, kept *Daemon, m ShardMap) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	version, state, err := r.snaps.Restore(ctx)
+	for len(r.net.List()) < 4 {
+		pauseIn(t, ctx.Done())
+	}
+	if _, _, err := r.snaps.Restore(ctx, func(uint64) (wire.CID, bool) { return wire.ManifestCID([]byte("another")), true }); err == nil {
+		t.Error("a state that is not certified is restored")
+	}
+	version, state, err := r.snaps.Restore(ctx, func(v uint64) (id wire.CID, ok bool) {
+		id, err := wire.ParseCID(m.State)
+		return id, err == nil && v == m.Version
+	})
 	if err != nil || version != 2 || state.String() != m.State {
 		t.Fatalf("restored version %d, state %s, want 2 and %s: %v", version, state, m.State, err)
 	}

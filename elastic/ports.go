@@ -92,8 +92,10 @@ type Snapshots interface {
 	// Keep places a version's blocks, the manifest among them, on holders and
 	// stores those of this peer. It returns the name of the placement.
 	Keep(ctx context.Context, version uint64, state wire.CID, blocks [][]byte, holders []wire.PeerID) (wire.CID, error)
-	// Restore brings the blocks of the newest known snapshot into the state store.
-	Restore(ctx context.Context) (version uint64, state wire.CID, err error)
+	// Restore brings the blocks of the newest known snapshot into the state store, of
+	// those only that certified names: it returns the state that the chain certifies
+	// for a version that is of use.
+	Restore(ctx context.Context, certified func(version uint64) (wire.CID, bool)) (version uint64, state wire.CID, err error)
 }
 
 // Log is the peer's own append-only log of the run.

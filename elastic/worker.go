@@ -383,21 +383,27 @@ func (w *worker) restoreSnapshot(ctx context.Context) error {
 	}
 	sctx, cancel := w.r.env.Context(ctx, 2*time.Minute)
 	defer cancel()
-	version, id, err := w.r.cfg.Snapshots.Restore(sctx)
+	version, id, err := w.r.cfg.Snapshots.Restore(sctx, w.certified)
 	if err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
-	if version <= w.state.Round {
-		return fmt.Errorf("restore snapshot: version %d is not newer than %d", version, w.state.Round)
-	}
-	next, err := w.r.chain.record(version + 1)
-	if err != nil {
-		return fmt.Errorf("restore snapshot: record %d: %w", version+1, err)
-	}
-	if next.Certified.Round != version || next.Certified.Version != id {
-		return fmt.Errorf("restore snapshot: version %d is not certified by the next record", version)
+	if want, ok := w.certified(version); !ok || want != id {
+		return fmt.Errorf("restore snapshot: version %d is not newer than %d and certified by the next record", version, w.state.Round)
 	}
 	return w.jump(ctx, version, id)
+}
+
+// certified returns what the next record certifies as a version that is newer than what
+// is here.
+func (w *worker) certified(version uint64) (wire.CID, bool) {
+	if version <= w.state.Round {
+		return wire.CID{}, false
+	}
+	next, err := w.r.chain.record(version + 1)
+	if err != nil || next.Certified.Round != version {
+		return wire.CID{}, false
+	}
+	return next.Certified.Version, true
 }
 
 // merge computes the version of rec, the record after the worker's version.
