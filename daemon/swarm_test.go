@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -75,7 +76,8 @@ func TestSwarmOfTwo(t *testing.T) {
 		t.Errorf("a second export over the first: %v", err)
 	}
 	v, err := proof.Model(ctx, os.DirFS(dir), "")
-	if err != nil || !versions[v.Version] || v.Replayed != 2 || v.Ledger.Certificates != 2 || v.Ledger.Cosigned != 1 || v.Ledger.Convicted != nil {
+	if err != nil || !versions[v.Version] || v.Replayed != 2 || v.Ledger.Certificates != 2 || v.Ledger.Cosigned != 1 || len(v.Ledger.Witnessed) != 1 || v.Ledger.Witnessed[0].Log != b.ID().String() ||
+		v.Ledger.Witnessed[0].Seen > v.Ledger.Witnessed[0].Of || !strings.Contains(v.Summary(), fmt.Sprintf("who saw the first %d of its %d entries", v.Ledger.Witnessed[0].Seen, v.Ledger.Witnessed[0].Of)) || v.Ledger.Convicted != nil {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	id, err := wire.ParseDigest(run.ID)

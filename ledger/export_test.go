@@ -200,8 +200,8 @@ func TestCheckCosigned(t *testing.T) {
 	}
 	late := cosigned(l.Head())
 	for _, b := range [][]byte{early, late} {
-		if err := tree.CheckCosigned(b, witness.Peer()); err != nil {
-			t.Error(err)
+		if h, err := tree.CheckCosigned(b, witness.Peer()); err != nil || h.Size == 0 {
+			t.Errorf("a head of %d entries, %v", h.Size, err)
 		}
 	}
 	if same, known := tree.Holds(6, other.Head().Root); same || !known {
@@ -215,13 +215,19 @@ func TestCheckCosigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, err := range map[string]error{
-		"saw other entries":   tree.CheckCosigned(cosigned(other.Head()), witness.Peer()),
-		"saw 8 entries":       short.CheckCosigned(late, witness.Peer()),
-		"read cosignature of": tree.CheckCosigned(early, owner.Peer()),
-		"read cosignature of " + witness.Peer().String(): tree.CheckCosigned(l.Head().Note, witness.Peer()),
+		"saw other entries":   refusal(tree, cosigned(other.Head()), witness.Peer()),
+		"saw 8 entries":       refusal(short, late, witness.Peer()),
+		"read cosignature of": refusal(tree, early, owner.Peer()),
+		"read cosignature of " + witness.Peer().String(): refusal(tree, l.Head().Note, witness.Peer()),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+}
+
+// refusal returns why a cosigned head is refused.
+func refusal(tree *Tree, cosigned []byte, witness wire.PeerID) error {
+	_, err := tree.CheckCosigned(cosigned, witness)
+	return err
 }

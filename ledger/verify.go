@@ -34,21 +34,21 @@ type Tree struct {
 
 // CheckCosigned verifies that a note is a head of this log, signed by its owner and
 // cosigned by witness, of entries that the log begins with.
-func (t *Tree) CheckCosigned(cosigned []byte, witness wire.PeerID) error {
+func (t *Tree) CheckCosigned(cosigned []byte, witness wire.PeerID) (wire.Head, error) {
 	h, err := ParseHead(cosigned, t.v.run, t.v.peer)
 	if err != nil {
-		return err
+		return h, err
 	}
 	if _, err := Cosignature(cosigned, witness); err != nil {
-		return err
+		return h, err
 	}
 	if h.Size > t.Head.Size {
-		return fmt.Errorf("%s saw %d entries, the log has %d", witness, h.Size, t.Head.Size)
+		return h, fmt.Errorf("%s saw %d entries, the log has %d", witness, h.Size, t.Head.Size)
 	}
 	if same, _ := t.Holds(h.Size, h.Root); !same {
-		return fmt.Errorf("%s saw other entries than the first %d of the log", witness, h.Size)
+		return h, fmt.Errorf("%s saw other entries than the first %d of the log", witness, h.Size)
 	}
-	return nil
+	return h, nil
 }
 
 // Holds reports whether the log begins with size entries of a root; known is false

@@ -108,6 +108,7 @@ func (e *exported) cosigned(p wire.PeerID, tree *ledger.Tree) error {
 	if err != nil {
 		return err
 	}
+	seen := Witnessed{Log: p.String(), Of: tree.Head.Size}
 	for _, n := range names {
 		w, err := wire.ParsePeer(n)
 		name := wire.CosignedFile(p, w)
@@ -115,13 +116,18 @@ func (e *exported) cosigned(p wire.PeerID, tree *ledger.Tree) error {
 			return fmt.Errorf("cosigned/%s/%s: the name is no peer's", p, n)
 		}
 		b, err := readFile(e.dir, name)
+		var h wire.Head
 		if err == nil {
-			err = tree.CheckCosigned(b, w)
+			h, err = tree.CheckCosigned(b, w)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		e.total.Cosigned++
+		seen.Witnesses, seen.Seen = seen.Witnesses+1, max(seen.Seen, h.Size)
+	}
+	if seen.Witnesses > 0 {
+		e.total.Witnessed = append(e.total.Witnessed, seen)
 	}
 	return nil
 }

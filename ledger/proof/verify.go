@@ -18,18 +18,27 @@ import (
 	"github.com/apiary-net/hived/wire"
 )
 
+// Witnessed is how much of a log others have cosigned.
+type Witnessed struct {
+	Log       string `json:"log"`       // whose it is
+	Witnesses int    `json:"witnesses"` // who cosigned a head of it
+	Seen      uint64 `json:"seen"`      // entries of the biggest of those heads
+	Of        uint64 `json:"of"`        // entries of the log in the export
+}
+
 // Total counts what a verification found good.
 type Total struct {
-	Entries      uint64   `json:"entries"`
-	Verified     bool     `json:"verified"`
-	Certificates uint64   `json:"certificates"`
-	Evidence     uint64   `json:"evidence"`
-	Cosigned     uint64   `json:"cosigned"`               // heads of logs that a witness saw
-	Seen         uint64   `json:"seen"`                   // heads that logs say they saw of logs here
-	Disputed     []string `json:"disputed,omitempty"`     // "W saw another log of P": one of them lies
-	Convicted    []string `json:"convicted,omitempty"`    // peers that signed two histories
-	Logs         []string `json:"logs,omitempty"`         // peers whose log was checked
-	MissingLogs  []string `json:"missing_logs,omitempty"` // members whose log is not in the export
+	Entries      uint64      `json:"entries"`
+	Verified     bool        `json:"verified"`
+	Certificates uint64      `json:"certificates"`
+	Evidence     uint64      `json:"evidence"`
+	Cosigned     uint64      `json:"cosigned"`               // heads of logs that a witness saw
+	Witnessed    []Witnessed `json:"witnessed"`              // the logs of these heads
+	Seen         uint64      `json:"seen"`                   // heads that logs say they saw of logs here
+	Disputed     []string    `json:"disputed,omitempty"`     // "W saw another log of P": one of them lies
+	Convicted    []string    `json:"convicted,omitempty"`    // peers that signed two histories
+	Logs         []string    `json:"logs,omitempty"`         // peers whose log was checked
+	MissingLogs  []string    `json:"missing_logs,omitempty"` // members whose log is not in the export
 }
 
 // Result is what `hived model verify` finds.
@@ -379,8 +388,11 @@ func (v *Result) Summary() string {
 		fmt.Fprintf(&b, ", %d replayed from %s to %s", v.Replayed, v.From, v.Version)
 	}
 	b.WriteString("\n")
-	if v.Ledger.Cosigned > 0 {
-		fmt.Fprintf(&b, "the exporter's log is as %d witnesses saw it\n", v.Ledger.Cosigned)
+	for _, w := range v.Ledger.Witnessed {
+		fmt.Fprintf(&b, "witnesses of the log of %s: %d, who saw the first %d of its %d entries\n", w.Log, w.Witnesses, w.Seen, w.Of)
+	}
+	if len(v.Ledger.Witnessed) == 0 {
+		b.WriteString("no witness vouches for a log of this export\n")
 	}
 	for _, d := range v.Ledger.Disputed {
 		fmt.Fprintf(&b, "DISPUTED: %s\n", d)
