@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -316,6 +317,9 @@ func decodeJSON(q *http.Request, v any) error {
 	if err := dec.Decode(v); err != nil {
 		return exit.Fail(exit.Usage, err, "read request")
 	}
+	if dec.More() {
+		return exit.Fail(exit.Usage, nil, "read request: more than one value")
+	}
 	return nil
 }
 
@@ -347,7 +351,11 @@ func (d *Daemon) postStart(w http.ResponseWriter, q *http.Request) {
 }
 
 func (d *Daemon) postStop(w http.ResponseWriter, q *http.Request) {
-	r, err := d.find(q.PathValue("run"))
+	err := decodeJSON(q, &struct{}{})
+	var r *run
+	if err == nil {
+		r, err = d.find(q.PathValue("run"))
+	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(q.Context(), leaveTime)
 		defer cancel()
@@ -365,7 +373,12 @@ func (d *Daemon) getRounds(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	from := uint64(1)
-	_, _ = fmt.Sscan(q.URL.Query().Get("from"), &from) // absent or wrong: all
+	if v := q.URL.Query().Get("from"); v != "" {
+		if from, err = strconv.ParseUint(v, 10, 64); err != nil {
+			reply(w, nil, exit.Fail(exit.Usage, err, "rounds from %q", v))
+			return
+		}
+	}
 	follow := q.URL.Query().Get("follow") != ""
 	w.Header().Set("Content-Type", "application/jsonl")
 	enc := json.NewEncoder(w)

@@ -77,7 +77,7 @@ func limited(t *testing.T) context.Context {
 // once.
 func TestStartRunAtOnce(t *testing.T) {
 	mnist(t)
-	d, _ := started(t)
+	d, cl := started(t)
 	sealed, id, err := d.NewGenesis(RunSpec{Name: "once", Task: "mnist", Rounds: 1000, Steps: 1, MinPeers: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +115,13 @@ func TestStartRunAtOnce(t *testing.T) {
 	}
 	if _, err := now.runner.Status(limited(t)); err != nil {
 		t.Fatal(err)
+	}
+	// A request that says something else than it may does nothing.
+	if err := cl.Post(limited(t), "/api/v1/runs/once/stop", map[string]int{"x": 1}, nil); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("a stop with an unknown field: %v", err)
+	}
+	if err := cl.Get(limited(t), "/api/v1/runs/once/rounds?from=abc", nil); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("rounds from abc: %v", err)
 	}
 	// What cannot be written down is not done by half.
 	whole := d.kv
