@@ -44,7 +44,7 @@ var table = []layer{
 	{folder: "gossip", role: "find peers, announce digests, move bodies", own: []string{"wire"}, third: []string{"github.com/libp2p/", "github.com/multiformats/go-multiaddr"}},
 	{folder: "shards", role: "content-addressed, erasure-coded model state", own: []string{"wire"}, third: []string{"github.com/dgraph-io/badger/v4", "github.com/klauspost/reedsolomon"}},
 	{folder: "ledger", role: "signed append-only log, its proofs and its witnesses", own: []string{"wire", "wire/invariants"}, third: []string{"golang.org/x/mod", "github.com/transparency-dev/formats"}},
-	{folder: "ledger/proof", role: "exports, written and verified without a daemon", own: []string{"wire", "ledger", "consensus", "consensus/gpbft", "elastic/rules", "elastic/version", "train", "train/nets", "train/weights", "daemon/exit"}},
+	{folder: "ledger/proof", role: "exports, written and verified without a daemon", own: []string{"wire", "ledger", "consensus", "consensus/gpbft", "elastic/rules", "elastic/version", "train", "train/nets", "train/weights", "daemon/exit"}, tests: []string{"shards"}},
 	{folder: "consensus", role: "what counts in round r, decided once", own: []string{"wire"}},
 	{folder: "consensus/gpbft", role: "the engine on GPBFT", own: []string{"wire", "consensus"}, third: []string{"github.com/filecoin-project/go-f3", "github.com/filecoin-project/go-bitfield"}},
 	{folder: "elastic", role: "runs a round: clocks, goroutines, disks and links of one peer", own: []string{"wire", "wire/invariants", "elastic/rules", "elastic/decide", "elastic/version", "tensorops/merge"}, tests: []string{"elastic/rules/rulestest"}},

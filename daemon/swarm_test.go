@@ -15,6 +15,7 @@ import (
 	"github.com/apiary-net/hived/daemon/exit"
 	"github.com/apiary-net/hived/ledger"
 	"github.com/apiary-net/hived/ledger/proof"
+	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/wire"
 )
 
@@ -96,7 +97,7 @@ func forkedLog(ctx context.Context, t *testing.T, a, b *Daemon, cb *Client, run 
 	if err != nil {
 		t.Fatal(err)
 	}
-	liar, err := ledger.Open(ledger.Config{KV: memKV{}, Key: a.key, Run: run})
+	liar, err := ledger.Open(ledger.Config{KV: shards.NewMemKV(), Key: a.key, Run: run})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,27 +156,6 @@ func forkedLog(ctx context.Context, t *testing.T, a, b *Daemon, cb *Client, run 
 		t.Errorf("an exporter that hides what it found: %v", err)
 	}
 }
-
-// memKV is a store of a log that nobody opens again.
-type memKV map[string][]byte
-
-func (k memKV) Get(key []byte) ([]byte, error) {
-	v, ok := k[string(key)]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	return v, nil
-}
-
-func (k memKV) Apply(puts [][2][]byte, _ [][]byte, _ bool) error {
-	for _, p := range puts {
-		k[string(p[0])] = p[1]
-	}
-	return nil
-}
-
-func (k memKV) Scan([]byte, func(key, value []byte) error) error { return nil }
-func (k memKV) Close() error                                     { return nil }
 
 // damage flips single bits of an export. As it is, the sums tell; with sums
 // signed anew by somebody else, signatures and certificates must.

@@ -1,42 +1,21 @@
 package proof
 
 import (
-	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/apiary-net/hived/ledger"
+	"github.com/apiary-net/hived/shards"
 	"github.com/apiary-net/hived/wire"
 )
-
-// memKV is a store of a log that nobody opens again.
-type memKV map[string][]byte
-
-func (k memKV) Get(key []byte) ([]byte, error) {
-	v, ok := k[string(key)]
-	if !ok {
-		return nil, fs.ErrNotExist
-	}
-	return v, nil
-}
-
-func (k memKV) Apply(puts [][2][]byte, _ [][]byte, _ bool) error {
-	for _, p := range puts {
-		k[string(p[0])] = p[1]
-	}
-	return nil
-}
-
-func (k memKV) Scan([]byte, func(key, value []byte) error) error { return nil }
-func (k memKV) Close() error                                     { return nil }
 
 var testRun = wire.Sum([]byte("run"))
 
 // logOf makes a log of entries.
 func logOf(t *testing.T, k wire.Key, entries ...wire.EntryBody) *ledger.Log {
 	t.Helper()
-	l, err := ledger.Open(ledger.Config{KV: memKV{}, Key: k, Run: testRun})
+	l, err := ledger.Open(ledger.Config{KV: shards.NewMemKV(), Key: k, Run: testRun})
 	if err != nil {
 		t.Fatal(err)
 	}
