@@ -79,7 +79,7 @@ func CountedGroups(rec *wire.Record) []*wire.GroupOutcome {
 // the number of these. It is 0 of 0 where nothing counts.
 func MeanLoss(rec *wire.Record) (loss float64, samples uint64) {
 	for _, o := range CountedGroups(rec) {
-		loss += float64(o.Loss) * float64(o.Weight())
+		loss += float64(float64(o.Loss) * float64(o.Weight())) // rounded before it is added: no fused product
 		samples += o.Weight()
 	}
 	headers, err := CountedHeaders(rec)
@@ -87,7 +87,7 @@ func MeanLoss(rec *wire.Record) (loss float64, samples uint64) {
 		return 0, 0
 	}
 	for _, h := range headers {
-		loss += float64(h.Header.Loss) * float64(h.Samples)
+		loss += float64(float64(h.Header.Loss) * float64(h.Samples))
 		samples += uint64(h.Samples)
 	}
 	if samples == 0 {
